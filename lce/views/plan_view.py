@@ -208,6 +208,15 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
         yield "  it costs at most what is shown"
     if len(found.plan.study.seeds) == 1 and any(not cell.frozen for cell in found.plan.cells):
         yield "one seed: results of trained methods hold for one training run only"
+    study = found.plan.study
+    models = [one.known_as for one in study.base_models if one.is_known and one.needs_begin]
+    names = {e.benchmark.plugin_name: None for e in study.benchmarks if e.benchmark.lacks_begin}
+    if models and names:
+        yield from _wrapped(
+            f"warning: {', '.join(names)} gives {', '.join(models)} windows without the"
+            " beginning-of-text token, which this model needs. Set `begin: true` of perplexity, or"
+            " use perplexity_documents."
+        )
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"

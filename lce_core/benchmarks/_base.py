@@ -273,6 +273,11 @@ class Benchmark(Plugin):
         """
         return None
 
+    @property
+    def lacks_begin(self) -> bool:
+        """True if texts start in the middle, without the beginning-of-text token."""
+        return False
+
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Predict a cell's number of independent samples for `lce plan --power`; 0 if unknown.
 

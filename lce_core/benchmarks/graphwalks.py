@@ -190,7 +190,9 @@ SOURCE = Source(
     reference="https://huggingface.co/datasets/openai/graphwalks",
     differs="graphs, instruction and examples are made here, and graphs fit the length; right sets"
     " have one to eight nodes; the first complete list of an answer counts instead of the list in"
-    " its last line, and generation stops there",
+    " its last line, and generation stops there; nodes are what stands between the brackets, while"
+    " the code on the data set's page leaves 'Final Answer: [' before the first node and so never"
+    " finds it",
 )
 EVIDENCE = (
     *(

@@ -188,7 +188,8 @@ SOURCE = Source(
     place="section 4, zero-shot without reasoning",
     reference="github.com/THUDM/LongBench@2e00731f8d0bff23dc4325161044d0ed8af94c1e",
     differs="the prompt begins the answer and has no chat template; decoding is greedy and stops"
-    " after the letter; the length includes the answer's tokens",
+    " after the letter; the length includes the answer's tokens; the two ends of a long prompt are"
+    " decoded apart, so that characters at the seam may differ",
 )
 EVIDENCE = tuple(
     calls(

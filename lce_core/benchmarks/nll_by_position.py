@@ -74,7 +74,11 @@ class NllByPosition(TextBenchmark):
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        return self.stream_key(task), eval_length
+        return (*self.stream_key(task), False), eval_length
+
+    @property
+    def lacks_begin(self) -> bool:
+        return True
 
     def evaluate(self, request: CellRequest) -> CellResult:
         length = request.eval_length

@@ -259,8 +259,10 @@ SOURCE = Source(
     place="sections 3 and 4; without chain of thought and without distractors",
     reference="github.com/adobe-research/NoLiMa@7532e4eebf095c5540dc256900a63968da58a9d0",
     differs="each prompt draws a needle, a character, a book and a place in it, instead of all"
-    " needles in the beginnings of all books; the system prompt is left out, and the prompt ends"
-    " with the beginning of an answer; the length includes the answer's tokens",
+    " needles in the beginnings of all books; the system prompt is left out; a needle without"
+    " `task_template` gets text and question alone, without the reference's instructions around"
+    " them; the prompt ends with the beginning of an answer; the length includes the answer's"
+    " tokens",
 )
 EVIDENCE = (
     calls(

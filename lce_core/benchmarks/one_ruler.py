@@ -48,6 +48,7 @@ from lce_core.benchmarks._prompted.retrieval import Stream, long_streams, random
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import among_sentences
 from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
+from lce_core.evaluation.metrics import integer
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import mean_estimate
 
@@ -56,7 +57,7 @@ PROMPT = (
     "Please read and memorize the text below. I will ask you about it later.\n\n<text>\n{context}\n"
     "</text>\n\n<Question> What special magic numbers associated with {queries} are mentioned in"
     ' the provided text? Please list all that apply. If no such numbers exist, please answer "none"'
-    ".</Question>\n\n\nPlease provide your answer in the following format:\n<Answer> List all"
+    ".</Question>\n\n\nPlease provide your answer in the following format:\n <Answer> List all"
     " numbers here </Answer>\n<Answer>"
 )
 """The reference's prompt, followed by the beginning of the answer."""
@@ -228,7 +229,7 @@ def exactly(answer: str, references: Sequence[str]) -> float:
     found = {digits for digits in re.findall(r"\d+", text) if len(digits) > 1}
     if NONE in text or not found or len(found) != len(references):
         return 0.0
-    return float({int(one) for one in found} == {int(one) for one in references})
+    return float({integer(one) for one in found} == {int(one) for one in references})
 
 
 def says_none(answer: str) -> float:
@@ -247,7 +248,8 @@ SOURCE = Source(
     reference="github.com/mungg/OneRuler@7df5ce7f48014b03226dac52e885fb9cfc52c139",
     differs="keys are nouns of RULER's list; the text is held-out text unless `haystack: book`, and"
     " each prompt fills the length together with its answer; the prompt begins the answer, and only"
-    " text before </Answer> counts; another sentence splitter replaces stanza's",
+    " text before </Answer> counts; another sentence splitter replaces stanza's; no blank precedes"
+    " a needle at depth 0",
 )
 EVIDENCE = (
     calls(
@@ -256,8 +258,8 @@ EVIDENCE = (
         '\n</text>\n\n<Question> What special magic numbers associated with "sea" and "ink" are'
         " mentioned in the provided text? Please list all that apply. If no such numbers exist,"
         ' please answer "none".</Question>\n\n\nPlease provide your answer in the following format:'
-        "\n<Answer> List all numbers here </Answer>\n<Answer>",
-        "the English templates of the reference, written out by hand",
+        "\n <Answer> List all numbers here </Answer>\n<Answer>",
+        "the English templates of the reference, joined as its niah.py joins them",
         context="A.",
         queries=["sea", "ink"],
     ),
@@ -281,4 +283,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"num_samples": 3}, {"num_samples": 3, "haystack": "book"})
-VERSION = 1
+VERSION = 2

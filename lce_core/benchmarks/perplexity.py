@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ from lce_core.benchmarks._text.benchmark import (
 )
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
+from lce_core.errors import UnavailableError
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
@@ -71,6 +73,9 @@ class Perplexity(TextBenchmark):
     stride: int | None = Field(default=None, gt=0)
     """Tokens from one window's start to the next; None means 256 (faithful, clean), or the length.
     """
+    begin: bool = False
+    """Replace the last token of each window by the beginning-of-text token before the first one.
+    Models whose training texts all begin with this token, such as Gemma, need it."""
     last: int | None = Field(default=None, gt=0)
     """Tokens at a window's end that `perplexity_last` scores; None means 256, or a quarter of the
     trained context in tiny."""
@@ -90,13 +95,19 @@ class Perplexity(TextBenchmark):
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        return self.stream_key(task), self._stride(eval_length)
+        return (*self.stream_key(task), self.begin), self._stride(eval_length)
+
+    @property
+    def lacks_begin(self) -> bool:
+        return not self.begin
 
     def evaluate(self, request: CellRequest) -> CellResult:
         length, last = request.eval_length, self._last(request.base_model)
         stride, faithful = self._stride(length), self.profile == "faithful"
         stream, documents = self.stream(request)
         windows = cut_windows(stream, length, stride, drop_last=faithful)
+        if self.begin:
+            windows = replace(windows, before=_begin_token(request))
         means, last_means, right = (np.empty(len(windows)) for _ in range(3))
         predicted = length if faithful else length - 1
         scored = np.full(len(windows), last)
@@ -135,6 +146,18 @@ class Perplexity(TextBenchmark):
 
     def _last(self, base_model: LanguageModel) -> int:
         return self.last or self.form.span(base_model)
+
+
+def _begin_token(request: CellRequest) -> int:
+    token: int | None = request.tokenizer.bos_token_id
+    if token is None:
+        raise UnavailableError(
+            "perplexity.begin",
+            "a tokenizer without a beginning-of-text token",
+            "such a token before each window",
+            "remove `begin`",
+        )
+    return token
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:

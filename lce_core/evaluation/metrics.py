@@ -46,22 +46,30 @@ def contains(answer: str, expected: str) -> float:
     return float(_plain(expected) in _plain(answer))
 
 
+def integer(digits: str) -> int | None:
+    """Return the integer, or None if it has more digits than Python converts (4,300)."""
+    try:
+        return int(digits)
+    except ValueError:
+        return None
+
+
 def first_integer(text: str) -> int | None:
-    """Return the first run of decimal digits in `text`, or None.
+    """Return the first run of decimal digits in `text`, or None if there is none or it is too long.
 
     Source: passkey evaluation of github.com/jquesnelle/yarn@995db5b.
     """
     found = re.search(r"[0-9]+", text)
-    return int(found.group()) if found else None
+    return integer(found.group()) if found else None
 
 
 def last_integer(text: str) -> int | None:
-    """Return the last run of decimal digits in `text`, or None.
+    """Return the last run of decimal digits in `text`, or None if there is none or it is too long.
 
     Source: lines task of github.com/DachengLi1/LongChat@4b5faa5 (longeval/utils.py).
     """
     found = re.findall(r"[0-9]+", text)
-    return int(found[-1]) if found else None
+    return integer(found[-1]) if found else None
 
 
 def has_complete_integer(text: str) -> bool:

@@ -25,6 +25,7 @@ from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.learned import LEARNED
 from lce_core.models import read_config_json
 from lce_core.recipe import Precision
+from lce_core.rope.stated import ORIGINAL
 from lce_core.store.modes import follow_folder
 from lce_core.store.records import sync
 
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
-_OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
+_OLD_KEYS = (
+    "rope_theta",
+    "rope_scaling",
+    "partial_rotary_factor",
+    ORIGINAL,
+    "torch_dtype",
+    "auto_map",
+)
 """Keys of the source's config.json that are not copied. The exported file has new values for them,
 or lacks them: `auto_map`, for example, names code that is not exported."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
@@ -141,6 +149,9 @@ def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> di
     older = {key: stated[key] for key in stated if key not in _OF_CONFIGURATION}
     config = {key: value for key, value in source.items() if key not in _OLD_KEYS}
     config |= {key: stated[key] for key in _OF_CONFIGURATION if key in stated}
+    if stated["rope_type"] == "llama3":
+        # llama.cpp's converter reads this key only here; without it, it assumes 8,192 tokens.
+        config[ORIGINAL] = stated[ORIGINAL]
     config["rope_parameters"] = stated
     given = source.get("rope_parameters") or {}
     if "sliding_attention" in given:

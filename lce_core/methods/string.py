@@ -116,8 +116,9 @@ SOURCE = Source(
     place="section 4; shift 0.33, window 128 and the factor from the reference",
     reference="github.com/HKUNLP/STRING@216cc2f04cee147e8c3cfaa15723b182ecbe321e",
     differs="the token at distance S counts once, at its shifted distance, as in the reference's"
-    " decoding. The reference's prefill counts it twice, at distances S and W. Nothing is shifted"
-    " in requests with S <= W, where the reference would increase distances",
+    " decoding. The reference's prefill counts it twice, at distances S and W. S follows"
+    " each request's length; the reference takes it from the longest length of a run. Nothing is"
+    " shifted in requests with S <= W, where the reference would increase distances",
 )
 EVIDENCE = (
     value("attention_factor", 1.0693147, "0.1 ln 2 + 1, by hand"),

@@ -124,6 +124,8 @@ class LanguageModel(Plugin):
     """Size of the files that `fetch` downloads; None for weights of two bytes each."""
     reads_config: ClassVar[bool] = False
     """True if geometry and shape are missing until `resolved` reads a config.json."""
+    needs_begin: ClassVar[bool] = False
+    """True if losses mean little without a beginning-of-text token (`Architecture.needs_begin`)."""
     keys: ClassVar[KeyVocabulary | None] = None
     """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5

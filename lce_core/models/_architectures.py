@@ -60,6 +60,8 @@ class Phi(StockModel):
 class Gemma3(StockModel):
     """A stock `Gemma3ForCausalLM`: `shape.local` says which layers have a sliding window."""
 
+    needs_begin: ClassVar[bool] = True
+
     @property
     def local(self) -> LocalLayers | None:
         return self.shape.local

@@ -20,7 +20,9 @@ class Architecture:
 
     gated_mlp: bool = True
     """True if each MLP has three matrices (gate, up, down), False if it has two."""
-    partial_rotary_factor: float = 1.0
+    partial_rotary_factor: float | None = None
+    """Default share of rotated elements; None if unscaled stock layers ignore this key and rotate
+    whole heads."""
     head_dim_follows: bool = True
     """True if a missing `head_dim` means hidden_size / heads, False if the key is required."""
     all_heads_have_keys: bool = False
@@ -41,6 +43,9 @@ class Architecture:
     RoPE."""
     sinks: bool = False
     """True if the softmax of each head has a learned sink, one more term without value."""
+    needs_begin: bool = False
+    """True if the models' training texts all begin with the beginning-of-text token, so that text
+    without it has several times the perplexity."""
     scaled_by_default: bool = False
     """True if transformers scales RoPE when config.json does not state any rotary settings."""
     module: str | None = None
@@ -50,7 +55,7 @@ class Architecture:
 
 
 ARCHITECTURES = {
-    "gemma": Architecture(head_dim_follows=False, tied_embeddings=True),
+    "gemma": Architecture(head_dim_follows=False, tied_embeddings=True, needs_begin=True),
     "gemma3_text": Architecture(
         head_dim_follows=False,
         tied_embeddings=True,
@@ -58,6 +63,7 @@ ARCHITECTURES = {
         default_theta=1e6,
         full_every=6,
         local_theta=1e4,
+        needs_begin=True,
     ),
     "gpt_oss": Architecture(
         head_dim_follows=False,
@@ -89,6 +95,7 @@ REASONS = {
     "cohere2": f"{_SLIDING}, others no RoPE",
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
+    "falcon": "attention through AttentionInterface; this model's layers compute their own",
     "falcon_mamba": _RECURRENT,
     "gemma2": f"{_SLIDING}, and scores have a soft cap",
     "glm": _ADJACENT,
@@ -102,9 +109,16 @@ REASONS = {
     "mamba": _RECURRENT,
     "mamba2": _RECURRENT,
     "minicpm3": _LATENT,
+    "ministral3": "queries that depend on positions through RoPE alone; this model also multiplies"
+    " them by a factor that grows with the position",
+    "nemotron": "layers that split heads before they rotate a part; this model's rotation splits"
+    " them",
     "olmo3": _SLIDING,
     "opt": "RoPE; this model has learned position embeddings",
+    "phi3": "separate projections of queries, keys and values, which LoRA adapts; this model has"
+    " one for all three",
     "qwen3_next": _RECURRENT,
     "smollm3": "RoPE in every layer; some layers of this model have none",
 }
-"""What architectures that methods cannot extend would have to have; keys are `model_type`."""
+"""What architectures that methods cannot extend would have to have; keys are `model_type`. Others,
+such as OLMo 1 and InternLM3, may satisfy all conditions, but no test compares them with stock."""

@@ -15,44 +15,79 @@ import numpy as np
 
 from lce_core.errors import SpecError
 from lce_core.rope import RopeGeometry, RopeTable
+from lce_core.rope.architectures import ARCHITECTURES, Architecture
 from lce_core.rope.yarn import index_ramp, temperature
 
 PLAIN = "default"
 TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
 """Values of `rope_type` that lce can read. `statement` writes "longrope" if no other type fits,
 because it can express any table whose pairs all rotate."""
-_TRAINED = "original_max_position_embeddings"
+ORIGINAL = "original_max_position_embeddings"
 """Key of the trained context in tokens, before RoPE was scaled for a longer one."""
+FULL, SLIDING = "full_attention", "sliding_attention"
+"""Values of `layer_types`, and keys of settings that differ between layers."""
 
 
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the rotary settings of config.json, older files included, as `rope_parameters`.
+    """Return the rotary settings of layers with full attention, as `rope_parameters`.
 
-    Null values are kept, because transformers treats null and missing keys differently. Raises
-    SpecError if `rope_type` is not one of `TYPES`.
+    The settings are those that transformers computes with: `rope_scaling` replaces
+    `rope_parameters`, and other keys give defaults. Null values are kept, because transformers
+    treats null and missing keys differently.
+
+    Args:
+      config: parsed config.json.
+      where: name of the file, for errors.
+
+    Raises:
+      SpecError: if transformers ignores a value of `rope_parameters`, as it does where
+        `rope_scaling` replaces it, or if settings differ between layers with full attention.
     """
-    # As in transformers, rope_scaling takes precedence. Files with both keys have equal values in
-    # both.
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    if not isinstance(given, Mapping):
-        given = {"rope_type": given}
-    # Models with two kinds of layers; methods extend those with full attention.
-    given = given.get("full_attention") or given
+    architecture = ARCHITECTURES.get(str(config.get("model_type")), Architecture())
+    newer, older = _entry(config, "rope_parameters"), _entry(config, "rope_scaling")
+    given = older or newer
+    if architecture.local_theta is not None:
+        # Gemma 3 has settings for each kind of layers; `rope_scaling` changes those of full layers.
+        full = newer.get(FULL) or {}
+        given = {**(full or {"rope_type": PLAIN}), **older}
+        newer = full or {key: newer[key] for key in newer if key not in (FULL, SLIDING)}
     stated = {key: value for key, value in given.items() if key != "type"}
     stated.setdefault("rope_type", given.get("type", PLAIN))
-    stated.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    stated.setdefault("rope_theta", config.get("rope_theta", architecture.default_theta))
     if (share := config.get("partial_rotary_factor")) is not None:
         stated.setdefault("partial_rotary_factor", share)
-    if _TRAINED in config:
-        stated[_TRAINED] = config[_TRAINED]  # transformers prefers the top-level key
-    if stated["rope_type"] not in TYPES:
+    if ORIGINAL in config:
+        stated[ORIGINAL] = config[ORIGINAL]  # transformers prefers the top-level key
+    if any(isinstance(value, Mapping) for value in stated.values()):
         raise SpecError(
-            f"{where}: rope_type",
-            repr(stated["rope_type"]),
-            f"one of {', '.join(TYPES)}",
-            "remove `rope_type` (or `type`) there if the study's method computes these frequencies",
+            f"{where}: {rope_key(config)}",
+            "settings for each kind of layers",
+            "one RoPE table for all layers with full attention",
+            "name another model",
         )
+    for key, value in newer.items() if given is not newer else ():
+        used = stated.get("rope_type" if key == "type" else key)
+        if value not in (used, PLAIN):
+            raise SpecError(
+                f"{where}: rope_parameters",
+                f"{key} {value!r}, which transformers ignores; it computes with {used!r}",
+                "each rotary setting stated once",
+                "write all of them into rope_parameters, for Gemma 3 into its full_attention, and"
+                " delete rope_scaling",
+            )
+    if architecture.partial_rotary_factor is None and stated["rope_type"] == PLAIN:
+        stated.pop("partial_rotary_factor", None)
     return stated
+
+
+def rope_key(config: Mapping[str, Any]) -> str:
+    """Return the key of config.json whose rotary settings transformers uses."""
+    return "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+
+
+def _entry(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    given = config.get(key) or {}
+    return given if isinstance(given, Mapping) else {"rope_type": given}
 
 
 def stated_table(
@@ -66,7 +101,7 @@ def stated_table(
     theta = float(parameters["rope_theta"])
     geometry = replace(geometry, theta=theta, scaling=None)
     own = geometry.inv_freq()
-    trained = parameters.get(_TRAINED, context)
+    trained = parameters.get(ORIGINAL, context)
     match parameters["rope_type"]:
         case "linear":
             return RopeTable(own / parameters["factor"])

@@ -20,7 +20,7 @@ from lce_core.extension.stock_rope import agrees
 from lce_core.methods import request_table
 from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from lce_core.rope.stated import PLAIN, stated_parameters, stated_table
+from lce_core.rope.stated import PLAIN, TYPES, stated_parameters, stated_table
 from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
@@ -194,6 +194,13 @@ def _check_rope(
 ) -> None:
     file = folder / "config.json"
     stated = stated_parameters(config, f"{file}")
+    if stated["rope_type"] not in TYPES:
+        raise SpecError(
+            f"{file}: rope_type",
+            repr(stated["rope_type"]),
+            f"one of {', '.join(TYPES)}",
+            "remove `rope_type` (or `type`) there if the study's method computes these frequencies",
+        )
     geometry = base_model.geometry
     try:
         share = float(stated.get("partial_rotary_factor", geometry.rotary_dim / geometry.head_dim))

@@ -114,14 +114,17 @@ SOURCE = Source(
     place="section 3.2, equation 3, table 4; section 3.2 of arXiv:2502.20082; attention factor of"
     " the Phi-3 models",
     reference="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/"
-    "modeling_rope_utils.py; https://github.com/microsoft/LongRoPE",
+    "modeling_rope_utils.py; github.com/microsoft/LongRoPE@"
+    "c9e56aa54007c328399677232a489feec446e4b8",
     differs="the first tokens of a text are interpolated like all others: their number (n-hat) is"
     " not searched for. No second search for short texts, and no progressive extension. Losses are"
     " those of whole windows, without a sliding window. A crossover exchanges neighbouring factors"
-    " of two parents; a mutation or crossover that stays invalid is left out. Under partial"
-    " rotary the attention factor acts on whole heads; transformers scales only the rotated"
-    " elements. A request has one table; transformers changes it when a text outgrows the trained"
-    " context, and keeps earlier keys",
+    " of two parents; a mutation or crossover that stays invalid is left out. The search starts"
+    " from PI, NTK and YaRN with factors up to 1.25 s for an extension by s, as in the paper; the"
+    " authors' code starts from YaRN alone, with factors up to 1 + s, and crosses single factors."
+    " Under partial rotary the attention factor acts on whole heads; transformers scales only the"
+    " rotated elements. A request has one table; transformers changes it when a text outgrows the"
+    " trained context, and keeps earlier keys",
 )
 EVIDENCE = (
     frequencies(

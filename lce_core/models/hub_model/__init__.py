@@ -154,6 +154,10 @@ class HubModel(LoadedModel):
         return ARCHITECTURES[self._facts().model_type].sinks
 
     @property
+    def needs_begin(self) -> bool:  # type: ignore[override]
+        return ARCHITECTURES[self._facts().model_type].needs_begin
+
+    @property
     def hub(self) -> HubAddress | None:  # type: ignore[override]
         if self.repo is None or self.revision is None:
             return None

@@ -18,7 +18,15 @@ from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
 from lce_core.rope.architectures import ARCHITECTURES, REASONS
-from lce_core.rope.stated import PLAIN, stated_parameters, stated_table
+from lce_core.rope.stated import (
+    FULL,
+    ORIGINAL,
+    PLAIN,
+    SLIDING,
+    rope_key,
+    stated_parameters,
+    stated_table,
+)
 
 Config = Mapping[str, Any]
 
@@ -124,15 +132,9 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
 
 def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
     """Return the fields of `Facts` from a parsed config.json; errors begin with `where`."""
-    for key, needed, instead in _obstacles(config, trained_context):
-        given = config.get(key)
-        raise SpecError(
-            f"{where}: {key}",
-            "nothing" if given is None else repr(given),
-            f"a model to which methods can be applied: {needed}",
-            f"name another model{instead}",
-        )
-    architecture, rope = ARCHITECTURES[config["model_type"]], _rope(config)
+    _refuse(_obstacles(config), config, where)
+    architecture, rope = ARCHITECTURES[config["model_type"]], stated_parameters(config, where)
+    _refuse(_scalings(config, rope, trained_context), config, where)
 
     def whole(key: str) -> int:
         given = config.get(key)
@@ -141,7 +143,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         return given
 
     def number(key: str, default: float) -> float:
-        given = rope.get(key, config.get(key, default))
+        given = rope.get(key, default)
         if type(given) not in (int, float) or not given > 0:
             raise _no_number(where, key, given, "a positive number")
         return float(given)
@@ -171,7 +173,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         "tied_embeddings": bool(config.get("tie_word_embeddings", architecture.tied_embeddings)),
         "head_dim": head_dim,
         "rotary_dim": int(
-            head_dim * number("partial_rotary_factor", architecture.partial_rotary_factor)
+            head_dim * number("partial_rotary_factor", architecture.partial_rotary_factor or 1.0)
         ),
         "num_heads": heads,
         "num_kv_heads": heads if alike else whole("num_key_value_heads"),
@@ -186,50 +188,98 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
             "window": whole("sliding_window"),
             "theta": None if default is None else _local_theta(config, default),
         }
-    if (kind := _rope_type(rope)) != PLAIN:
-        found["scaling"] = _scaling(config, kind, found, where)
+    if rope["rope_type"] != PLAIN:
+        found["scaling"], contexts = _scaling(config, rope, found, where)
+        if trained_context is None:
+            found["trained_context"] = _only(contexts, config, where)
     return found
+
+
+def _refuse(obstacles: Iterator[tuple[str, str, str]], config: Config, where: str) -> None:
+    for key, needed, instead in obstacles:
+        given = config.get(key)
+        raise SpecError(
+            f"{where}: {key}",
+            "nothing" if given is None else repr(given),
+            f"a model to which methods can be applied: {needed}",
+            f"name another model{instead}",
+        )
 
 
 def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[int]:
     kinds, every = config.get("layer_types"), config.get("sliding_window_pattern", full_every)
     for layer in range(num_layers):
-        if kinds[layer] == _SLIDING if kinds else (layer + 1) % every:
+        if kinds[layer] == SLIDING if kinds else (layer + 1) % every:
             yield layer
 
 
 def _local_theta(config: Config, default: float) -> float:
     stated = config.get("rope_parameters") or {}
-    local = stated.get(_SLIDING) or {}
+    local = stated.get(SLIDING) or {}
     older: float = config.get("rope_local_base_freq", default)
     return float(local.get("rope_theta", older))
 
 
-def _scaling(config: Config, kind: str, found: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the fields of `ScalingFacts` for a model whose RoPE is scaled.
+def _scaling(
+    config: Config, rope: Config, found: Mapping[str, Any], where: str
+) -> tuple[dict[str, Any], set[int]]:
+    """Return the fields of `ScalingFacts` and the contexts that config.json may mean, in tokens.
 
     LongRoPE has a table for short texts and one for others: the trained context decides.
     """
     sizes = ("head_dim", "rotary_dim", "num_heads", "num_kv_heads", "theta", "trained_context")
     plain = RopeGeometry(**{key: found[key] for key in sizes})
-    stated = stated_parameters(config, where) | {"rope_theta": plain.theta}
     context = config.get("max_position_embeddings") or plain.trained_context
     try:
         with np.errstate(all="ignore"):
-            table = stated_table(stated, plain, int(context), plain.trained_context)
+            table = stated_table(rope, plain, int(context), plain.trained_context)
             multipliers = table.inv_freq / plain.inv_freq()
+        contexts = _scaled_contexts(rope, int(context))
     except (KeyError, TypeError, ValueError, ArithmeticError, SpecError) as error:
         raise DataError(
-            f"{where}: {_rope_key(config)}",
-            f"{stated}, which cannot be read ({type(error).__name__}: {error})",
-            f"valid values for all keys that rope_type {kind!r} needs",
+            f"{where}: {rope_key(config)}",
+            f"{rope}, which cannot be read ({type(error).__name__}: {error})",
+            f"valid values for all keys that rope_type {rope['rope_type']!r} needs",
             "copy or download the model again",
         ) from error
-    return {
-        "rope_type": kind,
+    fields = {
+        "rope_type": rope["rope_type"],
         "multipliers": tuple(multipliers.tolist()),
         "attention_factor": table.attention_factor,
     }
+    return fields, contexts
+
+
+def _scaled_contexts(rope: Config, largest: int) -> set[int]:
+    """Return the contexts in tokens that the settings of a scaled model may mean.
+
+    `largest` is `max_position_embeddings`. Some publishers write the context after scaling there,
+    others the one before it, as Qwen's and Vicuna's instructions say.
+    """
+    before = rope.get(ORIGINAL)
+    # Without a factor, transformers takes the ratio of the contexts.
+    scaled = int((before or largest) * rope["factor"]) if rope.get("factor") else largest
+    if before is not None:
+        # The factor of llama3 and longrope need not be the ratio of the contexts: Llama 3.1 has
+        # the factor 8 and extends from 8,192 to 131,072 tokens.
+        if rope["rope_type"] in ("llama3", "longrope"):
+            scaled = max(scaled, largest) if before == largest else largest
+        elif before <= largest <= scaled:
+            return {scaled}
+    return {largest, scaled}
+
+
+def _only(contexts: set[int], config: Config, where: str) -> int:
+    if len(contexts) > 1:
+        low, high = sorted(contexts)
+        raise SpecError(
+            f"{where}: {rope_key(config)}",
+            f"scaled RoPE that may have been trained for {low} or for {high} tokens",
+            "one trained context",
+            f"write the context after scaling as `trained_context: {high}` (or {low}) in the base"
+            " model's entry",
+        )
+    return contexts.pop()
 
 
 def _expert_layers(config: Config, num_layers: int) -> int:
@@ -237,7 +287,7 @@ def _expert_layers(config: Config, num_layers: int) -> int:
     return sum(layer not in plain and (layer + 1) % every == 0 for layer in range(num_layers))
 
 
-def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
+def _obstacles(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yield (key, required value, hint) for each key because of which methods cannot be applied.
 
     The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
@@ -264,9 +314,8 @@ def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[st
         yield "architectures", "a language-model head, ...ForCausalLM", ""
     if config.get("model_type") in ARCHITECTURES:
         yield from _windows(config)
-        yield from _scalings(config, trained_context)
     else:
-        known = f"rotary embedding and attention as in {', '.join(ARCHITECTURES)}"
+        known = f"a model type that was compared with transformers ({', '.join(ARCHITECTURES)})"
         yield "model_type", REASONS.get(str(config.get("model_type")), known), ""
 
 
@@ -281,13 +330,13 @@ def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
                 yield key, "scores and logits without a soft cap", ""
         if config.get("use_bidirectional_attention"):
             yield "use_bidirectional_attention", "causal attention", ""
-        if not set(kinds) <= {_FULL, _SLIDING} or (kinds and _FULL not in kinds):
-            yield "layer_types", f"{_SLIDING} and {_FULL}, and some layer with {_FULL}", ""
-        local = (config.get("rope_parameters") or {}).get(_SLIDING) or {}
+        if not set(kinds) <= {FULL, SLIDING} or (kinds and FULL not in kinds):
+            yield "layer_types", f"{SLIDING} and {FULL}, and some layer with {FULL}", ""
+        local = (config.get("rope_parameters") or {}).get(SLIDING) or {}
         if local.get("rope_type", PLAIN) != PLAIN:
-            yield "rope_parameters", f"unscaled RoPE in layers with {_SLIDING}", ""
+            yield "rope_parameters", f"unscaled RoPE in layers with {SLIDING}", ""
         return
-    if any(kind != _FULL for kind in kinds):
+    if any(kind != FULL for kind in kinds):
         yield "layer_types", full, ""
     if config.get("use_bidirectional_attention"):
         yield "use_bidirectional_attention", "causal attention", ""
@@ -302,68 +351,62 @@ _EXTENDED = ("linear", "llama3", "yarn", "longrope")
 """Values of `rope_type` of scaled models that methods can extend further."""
 
 
-def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    rope, key = _rope(config), _rope_key(config)
-    kind = _rope_type(rope)
-    before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
-    layered = any(isinstance(value, Mapping) for value in rope.values())
-    if not rope and ARCHITECTURES[config["model_type"]].scaled_by_default:
+def _scalings(
+    config: Config, rope: Config, trained_context: int | None
+) -> Iterator[tuple[str, str, str]]:
+    key, kind = rope_key(config), rope["rope_type"]
+    architecture = ARCHITECTURES[config["model_type"]]
+    if architecture.scaled_by_default and not config.get(key):
         yield key, "rotary settings, because transformers would assume scaled RoPE", ""
-    if layered:
-        yield key, "one RoPE table for all layers", ""
-    elif kind not in (PLAIN, *_EXTENDED):
+    if kind not in (PLAIN, *_EXTENDED):
         yield (
             key,
             f"rope_type {PLAIN}, {', '.join(_EXTENDED)}, whose frequencies are the same for every"
             " text and above 0",
             ", such as the checkpoint from before its context was extended",
         )
+    largest = config.get("max_position_embeddings")
+    before = rope.get(ORIGINAL) or _before_chunks(config)
     two_tables = kind == "longrope" and rope.get("long_factor") != rope.get("short_factor")
     if two_tables and trained_context is None:
-        largest = config.get("max_position_embeddings")
         yield (
             key,
             "the same frequencies for every text (short_factor and long_factor differ)",
             f", or state `trained_context`: {before} extends the model with short_factor,"
             f" {largest} extends it with long_factor for texts of every length",
         )
-    stated = (None, config.get("max_position_embeddings"))
-    if kind == PLAIN and trained_context is None and before not in stated:
+    if kind == PLAIN and trained_context is None and before not in (None, largest):
         yield (
             "max_position_embeddings",
-            f"the same trained context as {_ORIGINAL}, which is {before}",
+            f"the same trained context as {ORIGINAL}, which is {before}",
             ", or write the context this model was trained with as `trained_context: N`",
         )
-    share = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
-    share = ARCHITECTURES[config["model_type"]].partial_rotary_factor if share is None else share
-    if kind in ("yarn", "longrope") and share != 1:
-        yield (
-            key,
-            "no attention factor, because transformers applies it to the rotated elements of a head"
-            " and lce to whole heads",
-            "",
-        )
+    share = rope.get("partial_rotary_factor", architecture.partial_rotary_factor or 1)
+    if kind != PLAIN and share != 1:
+        if architecture.partial_rotary_factor is None:
+            yield (
+                "partial_rotary_factor",
+                "heads that are rotated as a whole, because transformers cannot run this model type"
+                " with scaled RoPE on parts of them",
+                "",
+            )
+        if kind in ("yarn", "longrope"):
+            yield (
+                key,
+                "no attention factor, because transformers applies it to the rotated elements of a"
+                " head and lce to whole heads",
+                "",
+            )
 
 
-def _rope_key(config: Config) -> str:
-    return "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+def _before_chunks(config: Config) -> Any:
+    """Return the trained context of a model that needs dual chunk attention beyond it, else None.
 
-
-def _rope_type(rope: Config) -> Any:
-    return rope.get("rope_type", rope.get("type", PLAIN))
-
-
-_ORIGINAL = "original_max_position_embeddings"
-_FULL, _SLIDING = "full_attention", "sliding_attention"
-
-
-def _rope(config: Config) -> Config:
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(rope, Mapping):
-        return {"rope_type": rope}
-    local = ARCHITECTURES[config["model_type"]].local_theta is not None
-    found = rope.get(_FULL, rope) if local else rope
-    return found if isinstance(found, Mapping) else {}
+    Qwen2.5-1M states the longer context as `max_position_embeddings`. transformers has no such
+    attention and ignores the key.
+    """
+    chunks = config.get("dual_chunk_attention_config")
+    return chunks.get(ORIGINAL) if isinstance(chunks, Mapping) else None
 
 
 def _no_number(where: str, key: str, given: object, expected: str) -> DataError:

@@ -116,6 +116,25 @@ def test_shipped_studies_are_told_what_they_can_decide(tmp_path):
     assert any(one["one_training_run"] for one in found)
 
 
+@pytest.mark.parametrize(
+    ("entry", "warns"),
+    [
+        ({"name": "perplexity"}, True),
+        ({"name": "nll_by_position"}, True),
+        ({"name": "perplexity", "begin": True}, False),
+        ({"name": "perplexity_documents"}, False),
+    ],
+)
+def test_the_command_warns_of_text_without_the_begin_token(entry, warns, tmp_path, monkeypatch):
+    entry = {**entry, "profile": "tiny", "domains": ["prose"], "lengths": [256]}
+    planned(tmp_path, entry, base_models=["gemma3_270m_q4"], target_context=65536)
+    monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
+    command = ["plan", str(tmp_path / "study.yaml")]
+    words = " ".join(CliRunner().invoke(app, command, catch_exceptions=False).stdout.split())
+    warning = f"warning: {entry['name']} gives gemma3_270m_q4 windows without the beginning-of-text"
+    assert (warning in words) == warns
+
+
 def test_the_command_says_that_one_training_run_is_one(tmp_path, monkeypatch):
     tuned = {"name": "yarn", "tuned": True}
     planned(

@@ -43,10 +43,11 @@ def test_published_answers_get_their_published_accuracy(test_data, num_lines, ri
 
 def test_gold_numbers_score_one_and_other_answers_nothing():
     answers = [" <4711>.", "4711", "", " none", " <471>", " <4711>\nline x: <12>", " 12 or 4711"]
+    answers.append("4" * 5000)  # more digits than Python converts
     prompts = [Prompt(np.arange(3), "4711")] * len(answers)
     for profile, expected in (
-        ("clean", [1, 1, 0, 0, 0, 1, 0]),
-        ("faithful", [1, 1, 0, 0, 0, 0, 1]),
+        ("clean", [1, 1, 0, 0, 0, 1, 0, 0]),
+        ("faithful", [1, 1, 0, 0, 0, 0, 1, 0]),
     ):
         scored = _benchmark(profile=profile).scored("lines", prompts, answers)
         assert [sample.score for sample in scored] == expected

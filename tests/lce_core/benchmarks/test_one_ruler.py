@@ -54,7 +54,7 @@ def test_the_references_are_the_numbers_that_a_reader_finds(task):
             assert len(numbers) == 3 * len(prompt.references)
             assert not any(number in text for number in numbers)
             assert {len(label) for label in wrong} == {len(right)}
-        assert text.endswith("\n<Answer> List all numbers here </Answer>\n<Answer>")
+        assert text.endswith("\n <Answer> List all numbers here </Answer>\n<Answer>")
         assert 0.95 * LENGTH <= len(prompt.ids) + 64 <= LENGTH
         depths.append(prompt.depth)
         if task == "niah_single":
@@ -78,6 +78,7 @@ def test_the_references_are_the_numbers_that_a_reader_finds(task):
         ("niah_multiquery", " 1234567, 7654321, 01234567", 0),
         ("niah_multiquery", " none 1234567, 7654321", 0),
         ("niah_multiquery", " None 1234567, 7654321", 1),
+        ("niah_multiquery", f" 1234567, {'7' * 5000}", 0),
         ("niah_none", " NONE", 1),
         ("niah_none", " n o n e, 1234567", 1),
         ("niah_none", " no such number", 0),

@@ -77,6 +77,24 @@ def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equal
     assert _values(result)["perplexity_last"] == pytest.approx(expected, rel=1e-4)
 
 
+def test_begun_windows_have_the_losses_of_text_after_the_begin_token():
+    stock, length, stride = TOY.initialise(2).eval(), 96, 40
+    stream, tokenizer = _streams(1000).tokens["code"], TOY.tokenizer(None)
+    benchmark = _benchmark("perplexity", profile="clean", stride=stride, last=20, begin=True)
+    asked = _request(benchmark, length, held_out=_streams(1000), tokenizer=tokenizer)
+    with pytest.raises(UnavailableError, match="without a beginning-of-text token"):
+        benchmark.evaluate(asked)
+    tokenizer.bos_token = "<query-7>"
+    means = [
+        _losses(stock, np.insert(stream[start : start + length - 1], 0, SEPARATOR)).mean()
+        for start in range(0, len(stream) - length + 1, stride)
+    ]
+    found = benchmark.evaluate(asked)
+    assert [sample.score for sample in found.samples] == pytest.approx(means, abs=1e-4)
+    plain = _benchmark("perplexity", profile="clean", stride=stride, last=20)
+    assert _values(plain.evaluate(asked)) != _values(found)
+
+
 def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin():
     stock, length, width = TOY.initialise(2).eval(), 80, 16
     stream = _streams(500).tokens["code"]

@@ -8,11 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.errors import DataError, SpecError
+from lce_core.export.folder import export
+from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.rope import ContextLengths, RopeGeometry, Scaling
-from tests.support.architectures import TRAINED, hub_model, in_float64, in_pieces, random_model
+from tests.support.architectures import (
+    GEMMA3,
+    SIZES,
+    TRAINED,
+    hub_model,
+    in_float64,
+    in_pieces,
+    random_model,
+)
 from tests.support.architectures import save as save_model
 from tests.support.folder_models import (
     TARGET,
@@ -27,7 +38,9 @@ from tests.support.folder_models import (
 BEFORE = 8
 FACTORS = [1.0, 1.25, 1.5, 2.0]
 SCALINGS: dict[str, dict[str, Any]] = {
-    "linear": {"rope_type": "linear", "factor": 2.0},
+    "linear": {
+        "rope_type": "linear", "factor": 2.0, "original_max_position_embeddings": BEFORE,
+    },
     "llama3": {
         "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 0.05, "high_freq_factor": 0.5,
         "original_max_position_embeddings": BEFORE,
@@ -65,6 +78,71 @@ def test_without_a_method_a_scaled_model_is_the_stock_model(model_type, kind, tm
         agree(logits(folder, method("none"), ids, cuts), expected)
     plain = stock(model_type, {})(ids).logits
     assert (plain - expected).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["linear", "yarn"])
+@pytest.mark.parametrize("name", ["pi", "ntk_aware", "yarn"])
+def test_extending_within_the_context_that_a_file_was_scaled_to_changes_nothing(
+    kind, name, tmp_path
+):
+    # As Qwen's model cards say: the factor is added, max_position_embeddings stays.
+    rope = SCALINGS[kind] | {"factor": TARGET / TRAINED}
+    rope["original_max_position_embeddings"] = TRAINED
+    folder, ids = saved("llama", rope, tmp_path), tokens(TARGET)
+    agree(logits(folder, method(name), ids), stock("llama", rope)(ids).logits)
+
+
+PLAIN, TWICE = {"rope_type": "default", "rope_theta": 5e4}, {"rope_type": "linear", "factor": 2.0}
+BOTH: dict[str, tuple[str, dict[str, Any]]] = {
+    "scaling over plain settings": (
+        "llama", {"rope_parameters": PLAIN, "rope_scaling": TWICE, "rope_theta": 5e4},
+    ),
+    "equal settings": (
+        "qwen3", {"rope_parameters": PLAIN | TWICE, "rope_scaling": PLAIN | TWICE},
+    ),
+    "theta only in rope_scaling": (
+        "llama", {"rope_parameters": {"rope_type": "default"}, "rope_scaling": PLAIN | TWICE},
+    ),
+    "an empty rope_scaling": ("llama", {"rope_parameters": PLAIN, "rope_scaling": {}}),
+    "partial settings of Gemma 3": (
+        "gemma3_text",
+        {
+            "rope_parameters": {"full_attention": PLAIN, "sliding_attention": {"rope_theta": 1e2}},
+            "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        },
+    ),
+    "only rope_scaling of Gemma 3": (
+        "gemma3_text", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOTH)
+def test_a_file_with_both_keys_is_read_as_transformers_reads_it(case, tmp_path):
+    model_type, keys = BOTH[case]
+    own = GEMMA3 if model_type == "gemma3_text" else {"head_dim": 8}
+    written = {"model_type": model_type, **SIZES, **own, **keys}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    with torch.device("meta"):
+        theirs: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path))
+    rotary = dict(type(theirs.model.rotary_emb)(theirs.config).named_buffers())
+    frequencies = rotary.get("full_attention_inv_freq", rotary.get("inv_freq"))
+    ours = hub_model(tmp_path, trained_context=TRAINED).geometry
+    np.testing.assert_allclose(ours.inv_freq(), frequencies.double().numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rope_parameters": PLAIN, "rope_scaling": TWICE},  # transformers would take theta 10,000
+        {"rope_parameters": SCALINGS["yarn"], "rope_scaling": TWICE},
+        {"model_type": "gemma3_text", "rope_parameters": PLAIN | TWICE, **GEMMA3},
+    ],
+)
+def test_settings_that_transformers_ignores_are_refused(keys, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **SIZES, **keys}))
+    with pytest.raises(SpecError, match=r"which transformers ignores; it computes with"):
+        hub_model(tmp_path)
 
 
 def pi(own: torch.Tensor, trained: int) -> torch.Tensor:
@@ -129,6 +207,23 @@ def test_stock_transformers_computes_what_was_exported(kind, name, tmp_path):
     chosen = method(name, **({"beta_fast": 1.0, "beta_slow": 0.1} if name == "yarn" else {}))
     ids, out = tokens(TARGET), exported(folder, chosen, tmp_path / "out")
     agree(logits(folder, chosen, ids), stock_logits(out, ids))
+
+
+@pytest.mark.parametrize(("name", "original"), [("yarn", None), ("llama3", TRAINED)])
+def test_the_original_context_of_the_base_models_file_is_not_exported(name, original, tmp_path):
+    folder = saved("llama", {}, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config["original_max_position_embeddings"] = BEFORE
+    (folder / "config.json").write_text(json.dumps(config))
+    base, chosen = (
+        hub_model(folder, trained_context=TRAINED),
+        method(name, beta_fast=1.0, beta_slow=0.1),
+    )
+    export(Subject("study", "variant", base, chosen, TARGET, folder), out := tmp_path / "out")
+    written = json.loads((out / "config.json").read_text())
+    assert written.get("original_max_position_embeddings") == original
+    ids = tokens(TARGET)
+    agree(logits(folder, chosen, ids, base=base), stock_logits(out, ids))
 
 
 TWO_TABLES = SCALINGS["longrope"] | {"long_factor": [2.0, 3.0, 4.0, 8.0]}

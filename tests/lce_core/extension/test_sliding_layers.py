@@ -54,9 +54,10 @@ def test_a_method_changes_the_full_layers_as_stock_scaling_does(name, rope, fold
 
 def test_a_scaled_model_is_extended_from_its_scaling(tmp_path):
     folder, ids = saved(gemma3({"rope_type": "linear", "factor": 2.0}), tmp_path), tokens(40)
+    base = hub_model(folder, trained_context=TRAINED)
     for name, factor in (("none", 2.0), ("pi", 8.0)):
         expected = gemma3({"rope_type": "linear", "factor": factor}).double()(ids).logits
-        agree(logits(folder, method(name), ids), expected)
+        agree(logits(folder, method(name), ids, base=base), expected)
 
 
 def within(query: int, key: int) -> int | None:

@@ -63,7 +63,12 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"model_type": "mine"}, "'mine'; expected .*: rotary embedding and attention as in gemma, "),
+    ({"model_type": "mine"}, "'mine'; expected .*: a model type that was compared"),
+    ({"model_type": "falcon"}, "through AttentionInterface; this model"),
+    ({"model_type": "ministral3"}, "also multiplies them by a factor"),
+    ({"model_type": "nemotron"}, "this model's rotation splits them"),
+    ({"model_type": "phi3"}, "separate projections"),
+    ({"model_type": "internlm3"}, "compared with transformers"),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
     ({"model_type": "gemma2", "sliding_window": 4096}, "sliding window, and scores have a soft"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
@@ -83,6 +88,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"quantization_config": {"bits": 4}}, "weights in floating point"),
     ({"architectures": ["Qwen2ForSequenceClassification"]}, "language-model head"),
     ({"original_max_position_embeddings": 4096}, "which is 4096; .*`trained_context: N`"),
+    # Qwen2.5-1M
+    ({"max_position_embeddings": 1010000, "dual_chunk_attention_config": {
+        "chunk_size": 262144, "local_size": 8192, "original_max_position_embeddings": 262144}},
+     "which is 262144; .*`trained_context: N`"),
+    # Vicuna-16k, and YaRN whose original context is missing
+    ({"model_type": "llama", "use_sliding_window": ..., "sliding_window": ...,
+      "max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 4.0}},
+     "rope_scaling: got .* for 4096 or for 16384 .*`trained_context: 16384`"),
+    ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "for 32768 or for 131072 tokens"),
+    ({"partial_rotary_factor": 0.5, "rope_scaling": {"type": "linear", "factor": 4.0}},
+     "partial_rotary_factor: .* rotated as a whole"),
     ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
 ]  # fmt: skip
 
@@ -95,6 +111,33 @@ def test_a_model_that_methods_cannot_be_put_on_is_refused_with_the_reason(
         read_facts(written(tmp_path, **changes))
 
 
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192}  # fmt: skip
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [1.0] * 32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "context"),
+    [
+        ({"rope_scaling": YARN}, 131072),  # Qwen2.5's model card
+        ({"rope_scaling": YARN, "max_position_embeddings": 40960}, 131072),  # Qwen3's
+        ({"rope_scaling": YARN, "max_position_embeddings": 131072}, 131072),
+        ({"rope_scaling": YARN | {"factor": None}, "max_position_embeddings": 65536}, 65536),
+        ({"rope_scaling": YARN | {"type": "linear"}}, 131072),
+        # Llama 3.1, whose factor is not the ratio of the contexts
+        ({"rope_scaling": LLAMA3, "max_position_embeddings": 131072}, 131072),
+        ({"rope_scaling": LONGROPE, "original_max_position_embeddings": 4096}, 32768),
+    ],
+)
+def test_the_trained_context_of_a_scaled_model_is_the_one_it_was_scaled_to(
+    changes, context, tmp_path
+):
+    folder = written(tmp_path, **changes)
+    assert read_facts(folder).trained_context == context
+    assert read_facts(folder, 50000).trained_context == 50000
+
+
 WHOLE_NUMBERS = ("num_attention_heads", "max_position_embeddings", "hidden_size",
     "num_hidden_layers", "vocab_size", "intermediate_size", "num_key_value_heads")  # fmt: skip
 
@@ -105,13 +148,18 @@ WHOLE_NUMBERS = ("num_attention_heads", "max_position_embeddings", "hidden_size"
         *((key, ...) for key in WHOLE_NUMBERS),
         *(("hidden_size", given) for given in (0, -3, "14", 14.0, True, None)),
         *(("rope_theta", given) for given in (0, "1e6", True)),
-        ("partial_rotary_factor", 0),
     ],
 )
 def test_a_key_that_is_missing_or_no_positive_number_is_named(key, given, tmp_path):
     got = "nothing" if given in (..., None) else repr(given)
     with pytest.raises(DataError, match=rf"config\.json: {key}: got {got}; expected a positive"):
         read_facts(written(tmp_path, **{key: given}))
+
+
+def test_a_share_of_rotated_elements_is_a_positive_number(tmp_path):
+    folder = written(tmp_path, model_type="phi", partial_rotary_factor=0)
+    with pytest.raises(DataError, match="partial_rotary_factor: got 0; expected a positive"):
+        read_facts(folder)
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"null"])

@@ -86,6 +86,8 @@ AS_PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "null": ({"name": "pi"}, {"rope_scaling": None}),
     "no-keys": ({"name": "harpe"}, {}),
+    # Layers of unscaled Llama models ignore this key.
+    "share": ({"name": "harpe"}, {"partial_rotary_factor": 0.5}),
     "base": ({"name": "abf_single_stage", "base": 5e6}, {"rope_theta": 5e6}),
     "longrope": ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 8.0, "attention_factor": 1}}),
     "factor-of-contexts": (
@@ -134,7 +136,7 @@ def test_a_statement_of_other_frequencies_attention_or_context_is_refused(
 )
 def test_another_model_is_refused_by_its_key(key, value, tmp_path):
     with pytest.raises(SpecError, match=rf"config\.json: {key}"):
-        judged({key: value}, tmp_path, {"name": "pi"})
+        judged({key: value, "rope_scaling": LINEAR}, tmp_path, {"name": "pi"})
 
 
 @pytest.mark.parametrize(
