@@ -67,7 +67,6 @@ class Streamed(ListedDomains, StreamedCorpus):
     """Number of documents to read, from the start of the data set; None reads all."""
 
     def split(self, name: str) -> Split:
-        """Return the split of the document with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
@@ -110,10 +109,7 @@ class Streamed(ListedDomains, StreamedCorpus):
             yield Block(tuple(pending), Place(number + 1, 0, seen))
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
-        """Return the folder or hub URL, with a slash at the end, and the files to read.
-
-        The files are sorted paths relative to the folder or URL.
-        """
+        """Return the folder or hub URL, with a slash at the end, and the files to read."""
         if address := rows_address(place):
             beginning, names = split_files(address)
         elif is_address(place):
@@ -194,12 +190,6 @@ def _kind(name: str) -> str | None:
 
 
 def _tables(file: str, kind: str) -> Iterator[pa.Table]:
-    """Yield the file's rows in tables of at most `BLOCK_ROWS` rows.
-
-    Raises:
-      DataError: if the file cannot be read in the format that its name implies.
-      OSError: if the connection to the hub broke. A retry resumes after the last complete block.
-    """
     with _readable(file):
         from datasets import load_dataset
 
@@ -238,7 +228,6 @@ def _reading_errors() -> tuple[type[Exception], ...]:
 
 
 def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
-    """Return the values of the column `field`; "a.b" is the field b of the column a."""
     names = field.split(".")
     if names[0] not in table.column_names:
         raise DataError(
