@@ -19,8 +19,7 @@ _ALLOCATOR = "PYTORCH_ALLOC_CONF"
 
 
 def allocator_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that let torch use almost all memory of a GPU; {} if it has its own
-    settings.
+    """Return variables that let torch use almost all GPU memory; {} if it has own settings.
 
     With expandable segments, tensors of different sizes leave few gaps that no tensor fits into.
     """

@@ -91,8 +91,9 @@ def cached(
 
 
 def _has_all_shards(folder: Path) -> bool:
-    """Return False if a shard is missing by the names (model-00001-of-00003): the client may not
-    know.
+    """Return False if a weight shard is missing, by names like model-00001-of-00003.
+
+    If no file listing is cached, the hub client takes an interrupted download for complete.
     """
     for file in folder.rglob("*.safetensors"):
         if found := _SHARD.fullmatch(file.name):

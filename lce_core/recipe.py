@@ -38,9 +38,8 @@ class Section(BaseModel):
     model_config = STRICT
 
     def identity(self) -> dict[str, Any]:
-        """Return the JSON values that differ from their defaults.
-
-        Fingerprints contain only these, so that a new key with a default changes no existing id.
+        """Return the JSON values that differ from their defaults, so a new key changes no existing
+        id.
         """
         return self.model_dump(mode="json", exclude_defaults=True)
 

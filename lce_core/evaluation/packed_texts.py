@@ -93,9 +93,7 @@ class PackedTexts:
         return self._model.packed_states(ids, positions, self._seen[selected], self._cache)
 
     def cache_of(self, text: int, num_tokens: int) -> DynamicCache:
-        """Return a cache of the text's first `num_tokens` tokens: the shared cache if it has only
-        these.
-        """
+        """Return a cache of the text's first `num_tokens` tokens, the shared one if it fits."""
         if self._cache.get_seq_length() == num_tokens:
             return self._cache
         own = self._seen[text].nonzero()[:num_tokens, 0]

@@ -160,9 +160,7 @@ class ExtendedModel:
         return self._graphs.replayed_tokens if self._graphs else 0
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Draw the rows' positions in the next forward pass, if random, from one seed per row
-        (rows,).
-        """
+        """Draw the rows' positions in the next forward pass, if random; one seed per row."""
         drawn = [self._row_positions(int(seed)) for seed in seeds]
         rows = [positions for positions in drawn if positions is not None]
         self._rotary.begin_rows(seeds, np.stack(rows) if rows else None)

@@ -41,8 +41,7 @@ class Inserter:
         return tokens + tokens // (self.insertion.block - 1)
 
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Insert the token into a chunk (batch, tokens) of text that follows `cached` expanded
-        tokens.
+        """Insert the token into a chunk (batch, tokens) of text that follows `cached` tokens.
 
         Returns:
           The expanded ids (batch, expanded), and for each text token the index (tokens,) of the

@@ -56,9 +56,7 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
 def scheme_kernel(
     scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
 ) -> str:
-    """Return the backend of an attention scheme: one of `lce_core.attention.flash`, flash3 or
-    matmul.
-    """
+    """Return the backend: one of `lce_core.attention.flash`, "flash3" or "matmul"."""
     if not scheme.uses_flash:
         if kernel in ("flash", "flash3"):
             raise SpecError(
