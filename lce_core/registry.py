@@ -279,9 +279,7 @@ class Registry(Generic[P]):
         return name.isidentifier() and name[0] != "_" and f"{self.package}.{name}" in sys.modules
 
     def parse(self, entry: Mapping[str, Any], where: str) -> P:
-        """Build a plug-in from `{"name": ..., **parameters}`, as written in a study file at
-        `where`.
-        """
+        """Build a plug-in from an entry of a study file: {"name": ..., **parameters}."""
         name = entry.get("name")
         if not isinstance(name, str):
             raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
@@ -295,7 +293,7 @@ class Registry(Generic[P]):
             raise spec_error(error, where, plugin, label=plugin.plugin_name) from None
 
     def from_identity(self, payload: Mapping[str, Any]) -> P:
-        """Return the plug-in that has the identity `payload`; equal payloads give the same object."""
+        """Return the plug-in of the identity `payload`; equal payloads give the same object."""
         plugin = self.load(payload["name"])
         if payload["version"] != plugin.plugin_version:
             return plugin.from_identity(payload)  # raises the error

@@ -73,15 +73,13 @@ class Runner:
         self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
-        """Compute a missing step; return "existing", "computed" or, if others compute it, "held"."""
+        """Compute a missing step; return "existing", "computed" or "held" (by others)."""
         execution = self._execution.model_dump(mode="json")
         outcome = self._store.ensure(step, self._run, execution)
         return "held" if outcome is None else outcome.status
 
     def assist(self, step: Step) -> str:
-        """Score windows of another process's long cell; return "computed", or "held" if none is
-        free.
-        """
+        """Score windows of another process's long cell; return "held" if none is free."""
         spec, parts = spec_of(step), self._store.parts(step)
         assert isinstance(spec, CellSpec), "only cells have parts"
         if not parts.free():

@@ -148,9 +148,7 @@ class Store:
         return self.find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
-        """Return the artifact folder with this fingerprint or id and, if given, kind; None without
-        one.
-        """
+        """Return the artifact folder with this fingerprint or id and kind; None without one."""
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
@@ -265,7 +263,7 @@ class Store:
         return record
 
     def _rival(self, folder: Path, record: Record) -> Record | None:
-        """Return the record of the artifact that `folder` must not replace; None without one."""
+        """Return the record of the artifact that `folder` must not replace, if any."""
         there = self.find(record.fingerprint, record.kind)
         try:
             held = Record.read(there) if there else None

@@ -28,7 +28,7 @@ class Listing:
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """Return the artifact folder with this fingerprint or id and, if given, kind; None without one."""
+    """Return the artifact folder with this fingerprint or id and kind; None without one."""
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):
             if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):

@@ -1,6 +1,8 @@
 """Divide a long cell (one benchmark evaluation) into parts that several workers compute.
 
-    home/progress/<step id>/order.json        the list of the step's parts\n    home/progress/<step id>/<part>.arrays     the result of a finished part\n    home/leases/<step id>.<part>.json         the lease of the worker that computes a part
+    home/progress/<step id>/order.json        the list of the step's parts
+    home/progress/<step id>/<part>.arrays     the result of a finished part
+    home/leases/<step id>.<part>.json         the lease of the worker that computes a part
 
 The worker that computes the step writes the list. Any worker may compute a part after it has
 acquired the part's lease. When the step is finished, the store removes its parts.

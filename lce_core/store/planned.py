@@ -139,7 +139,7 @@ def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield each change after the first result: the version that made it, and the change in words."""
+    """Yield each change after the first result: the version that made it, and its description."""
     for before, after in itertools.pairwise(versions):
         if not after["results_before"]:
             continue
