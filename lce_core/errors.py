@@ -135,10 +135,7 @@ class DefectError(LceError):
 
 
 class StepsFailedError(LceError):
-    """Some steps of a unit failed; the unit's other steps are done.
-
-    `failed` has fingerprint, class (failure class), error (exception class) and message of each.
-    """
+    """Some steps of a unit failed; the others are done. `failed` has fingerprint, class and so on."""
 
     held: tuple[str, ...] = ()
     """Fingerprints of steps that the worker skipped because other processes compute them."""

@@ -203,7 +203,7 @@ def _sharing(
 def _prefill(
     model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
 ) -> torch.Tensor:
-    """Process prompts (batch, tokens); return the last token's hidden states (batch, hidden_size)."""
+    """Process prompts (batch, tokens); return the last states (batch, hidden_size)."""
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     for piece in prompts.to(model.model.device).split(chunk, dim=1):
         states = model.hidden_states(piece, cache)[:, -1]

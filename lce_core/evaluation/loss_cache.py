@@ -28,7 +28,7 @@ class TokenScores:
     nll: NDArray[np.float32]
     """NLL in nats of tokens 1..L-1 (windows, L - 1)."""
     hits: NDArray[np.bool_]
-    """True where the text has the most likely token, for tokens 1..L (windows, L)."""
+    """True for tokens 1..L (windows, L) that are the most likely."""
 
     def __len__(self) -> int:
         return len(self.nll)
@@ -41,7 +41,7 @@ class TokenScores:
         return TokenScores(self.nll[index], self.hits[index])
 
     def beginning(self, length: int) -> TokenScores:
-        """Return the scores of the first `length` tokens of a single window."""
+        """Return the scores of a single window's first `length` tokens."""
         return TokenScores(self.nll[: length - 1], self.hits[:length])
 
 
@@ -49,7 +49,7 @@ _Rows = dict[int, TokenScores]
 
 
 class LossCache:
-    """Token scores of processed windows, up to a limit in bytes; drops the oldest text and length."""
+    """Token scores of processed windows, up to a limit in bytes; drops the oldest text."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit, self._bytes = limit_bytes, 0

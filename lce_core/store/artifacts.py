@@ -148,7 +148,7 @@ class Store:
         return self.find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
-        """Return the artifact folder with this fingerprint or id and kind; None without one."""
+        """Return the artifact folder with this fingerprint or id and kind, if any."""
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:

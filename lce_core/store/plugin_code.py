@@ -101,7 +101,7 @@ def code_digest(file: Path, user_folders: PluginFolders) -> str:
 
 
 def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, Path]:
-    """Return the lce package of a user's file, such as "lce_core.methods", and its plug-in folder.
+    """Return the lce package (such as "lce_core.methods") and plug-in folder of a user's file.
 
     A helper module beside a plug-in folder belongs to "" and the folder's parent.
     """
@@ -136,7 +136,7 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
 
 
 def _files_of_module(name: list[str], folder: Path, user_folders: PluginFolders) -> list[Path]:
-    """Return the user's files that importing a module loads; none for lce and installed libraries."""
+    """Return the user's files that importing a module loads: none of lce and libraries."""
     for package, folders in user_folders.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):

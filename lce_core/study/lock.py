@@ -124,10 +124,7 @@ class Lock:
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
-    """Return the lock of a plan.
-
-    `expected` includes steps whose input data is missing; their ids are not final.
-    """
+    """Return the lock of a plan; `expected` includes steps without data, whose ids are not final."""
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
         plan.study.study,

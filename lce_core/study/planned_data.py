@@ -16,7 +16,7 @@ from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSp
 
 @dataclass(frozen=True)
 class Data:
-    """The digest of a plug-in's local input, or why it is missing; both None without local input."""
+    """Digest of a plug-in's local input, or why it is missing; both None without local input."""
 
     digest: str | None
     absent: str | None
@@ -42,7 +42,7 @@ class Base:
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> Base:
-        """Resolve the model's configuration and compute the digest of its folder, if any."""
+        """Resolve the model's configuration and compute its folder's digest, if any."""
         try:
             known = model.resolved(folder)
         except UnavailableError as error:
@@ -59,7 +59,7 @@ Steps = dict[str, Step]
 
 
 def add_step(steps: Steps, step: Step) -> Step:
-    """Add `step`, unless there is one of its fingerprint; return the step in `steps`."""
+    """Add `step`, unless its fingerprint is there; return the step in `steps`."""
     return steps.setdefault(step.fingerprint, step)
 
 

@@ -16,7 +16,7 @@ from lce_core.errors import SpecError
 from lce_core.recipe import Section, Training
 
 BEST = "_best"
-"""Suffix of the label of a variant that trains with its own best value."""
+"""Label suffix of a variant that trains with its own best value."""
 _MAX_VALUES = 100
 
 
@@ -94,7 +94,6 @@ class Tune(Section):
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The grid: values of the field, in the order of the study file."""
         return next((grid for field in _GRIDS if (grid := getattr(self, field))), ())
 
 
@@ -102,9 +101,4 @@ _GRIDS = tuple(field for field in Tune.model_fields if field in Training.model_f
 
 
 def changed(training: Training, field: str, value: float) -> Training:
-    """Return training settings in which one field has another value.
-
-    Raises:
-      ValidationError: if the field cannot have this value.
-    """
     return Training.model_validate({**training.model_dump(), field: value})

@@ -166,7 +166,6 @@ class Calibration:
         return Expected(whole, 2 * math.sqrt(variance) / whole)
 
     def _calibrated(self, group: Group) -> Group:
-        """Return the narrowest group around `group` with a line, or ()."""
         depths = range(len(group), 0, -1)
         return next((group[:depth] for depth in depths if group[:depth] in self.lines), ())
 
@@ -227,7 +226,7 @@ def _median_slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _relative(spread: float) -> float:
-    """Return the relative standard deviation of a log-normal value with `spread` of its logarithm."""
+    """Return the relative standard deviation of a log-normal value."""
     return math.sqrt(math.expm1(min(spread, 5.0) ** 2))
 
 

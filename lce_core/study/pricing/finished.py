@@ -34,9 +34,7 @@ class Finished:
 
 
 def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
-    """Return a sample of the steps finished on "cpu" (this model and `threads`) or a
-    `DEVICE_TYPES`.
-    """
+    """Return a sample of a device's finished steps; "cpu" means this model and `threads`."""
     return list(_finished(device, store, threads))
 
 

@@ -40,7 +40,7 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
-    """Return by fingerprint the fraction of windows that no earlier cell of the worker has scored."""
+    """Return by fingerprint the fraction of windows that no earlier cell of a worker scored."""
     read: list[tuple[object, CellSpec, NDArray[np.int64]]] = []
     found: dict[str, float] = {}
     for step, spec in cells:
@@ -60,7 +60,7 @@ def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]
 
 
 def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
-    """Return True if cell `spec` can reuse losses of cell `longer`, in bf16 only of equal length."""
+    """Return True if `spec` can reuse losses of `longer`; bf16 requires equal lengths."""
     if spec.eval_length == longer.eval_length:
         return True
     if spec.evaluation.precision == "bf16":
