@@ -135,7 +135,7 @@ class DefectError(LceError):
 
 
 class StepsFailedError(LceError):
-    """Some steps of a unit failed; the others are done. `failed` has fingerprint, class and so on."""
+    """Some steps of a unit failed; `failed` has each one's fingerprint, class, error and message."""
 
     held: tuple[str, ...] = ()
     """Fingerprints of steps that the worker skipped because other processes compute them."""
@@ -172,7 +172,7 @@ class StudyIncompleteError(LceError):
 
 
 def restored(name: str, parts: Sequence[str]) -> LceError | None:
-    """Rebuild an error that another process sent; None if this module has no error class `name`."""
+    """Rebuild another process's error; None if this module has no class `name`."""
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, LceError):
         return _made(kind, parts)

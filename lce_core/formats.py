@@ -6,7 +6,7 @@ import math
 
 
 def score(value: float) -> str:
-    """Format a score with four significant digits and four decimals; "1.234e-05" below 1e-3."""
+    """Format a score with four significant digits and at most four decimals: "0.1235"."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if not 1e-3 <= abs(value) < 1e6:

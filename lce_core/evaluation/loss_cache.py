@@ -28,7 +28,7 @@ class TokenScores:
     nll: NDArray[np.float32]
     """NLL in nats of tokens 1..L-1 (windows, L - 1)."""
     hits: NDArray[np.bool_]
-    """True for tokens 1..L (windows, L) that are the most likely."""
+    """True for each token 1..L (windows, L) that is the most likely one."""
 
     def __len__(self) -> int:
         return len(self.nll)

@@ -88,7 +88,7 @@ class Lock:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Lock:
-        """Parse the content of the lock file `where`.
+        """Parse the lock file `where`.
 
         Raises:
           DataError: if the text is not a valid lock, for example after a merge conflict.
@@ -151,7 +151,7 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Return what the digest in spec field `name` identifies, as in "data of benchmark ruler"."""
+    """Return what the digest in a spec's field identifies: "data of benchmark ruler", say."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 

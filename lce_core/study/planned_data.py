@@ -59,7 +59,7 @@ Steps = dict[str, Step]
 
 
 def add_step(steps: Steps, step: Step) -> Step:
-    """Add `step`, unless its fingerprint is there; return the step in `steps`."""
+    """Add `step` unless its fingerprint is there; return the step in `steps`."""
     return steps.setdefault(step.fingerprint, step)
 
 

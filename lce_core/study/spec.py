@@ -252,7 +252,7 @@ class StudySpec(BaseModel):
         return trained.train_length or self.target_of(trained)
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
-        """Return the training tokens, with `match: flops` those whose full-attention FLOPs it gets."""
+        """Return the training tokens, or with `match: flops` those that set the FLOPs."""
         if tokens := variant.train_tokens or self.train_tokens:
             return tokens
         raise _missing_value("train_tokens", variant)

@@ -328,7 +328,7 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Group cells of one model: those of running text over all lengths, others per length."""
+        """Group one model's cells: those of running text over all lengths, others per length."""
         axes = ("base_model", "method", "frozen", "seed")
         shared = "text" if _scores_text(step) else step.axes["eval_length"]
         return (*(step.axes[axis] for axis in axes), shared)

@@ -21,7 +21,7 @@ def reference_flops(base_model: LanguageModel, tokens: int, length: int) -> floa
 
 
 def steps_for_tokens(tokens: int, shares: Sequence[float], tokens_per_step: int) -> list[int]:
-    """Return each run's optimizer steps, rounded down; the last run, without share, gets the rest."""
+    """Return each run's optimizer steps, rounded down; the last run gets the tokens left."""
     parts = [int(share * tokens) for share in shares]
     parts.append(tokens - sum(parts))
     for part in parts:

@@ -129,7 +129,7 @@ def _extend(
 
 
 def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
-    """Return how many tokens attend to each other: a training row, or a piece with inserted tokens."""
+    """Return how many tokens attend to each other: a row, or a piece with inserted tokens."""
     if extended is None or extended.inserter is None:
         return job.row_length
     return extended.inserter.piece_of(job.row_length)

@@ -23,9 +23,7 @@ def training_tensors(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Return a run's tensors as "weights/...", "optimizer/..." (moments, steps), "average/..."
-    (EMA).
-    """
+    """Return tensors as "weights/...", "optimizer/..." (moments, steps) or "average/..." (EMA)."""
     tensors = {f"weights/{name}": tensor.detach() for name, tensor in parameters.items()}
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
