@@ -17,9 +17,7 @@ from tasks.workers import Pool
 
 
 class RunContext:
-    """A run of one or several studies with equal execution settings; the first one's units go
-    first.
-    """
+    """A run of one or several studies; the units of the first study come first."""
 
     def __init__(self, works: Sequence[Work]) -> None:
         self.execution = works[0].request.execution

@@ -104,7 +104,7 @@ class StoreError(LceError):
 
 
 class LeaseLostError(StoreError):
-    """Another process took over the lease of a running step, so this process discards its result."""
+    """Another process took over the lease of a step, so this process discards its result."""
 
 
 class ServiceError(LceError):
@@ -135,7 +135,7 @@ class DefectError(LceError):
 
 
 class StepsFailedError(LceError):
-    """Some steps of a unit failed; `failed` has each one's fingerprint, class, error and message."""
+    """Some steps of a unit failed; `failed` has fingerprint, class, error and message of each."""
 
     held: tuple[str, ...] = ()
     """Fingerprints of steps that the worker skipped because other processes compute them."""
@@ -180,7 +180,7 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the remedy of an error about an unknown name, such as "write 'pi', or another of ..."."""
+    """Return the remedy for an unknown name, such as "write 'pi', or another of ..."."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

@@ -22,7 +22,7 @@ def short_score(value: float) -> str:
 
 
 def rounded(value: float, *beside: float | None) -> str:
-    """Format `value` for a sentence that also contains the numbers `beside`, with equal decimals."""
+    """Format `value` with as many decimals as the numbers `beside` it in a sentence get."""
     size = max(abs(one) for one in (value, *beside) if one is not None)
     if size >= 1000:
         return f"{value:,.0f}"

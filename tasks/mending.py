@@ -1,7 +1,6 @@
 """Replace an unusable catalog or MLflow database before a command or a run needs it.
 
-Commands that read the catalog call this module first. To keep them fast, the code that builds a
-catalog is imported only if a catalog must be rebuilt.
+The code that builds a catalog is imported only if needed, so that commands stay fast.
 """
 
 from __future__ import annotations
@@ -13,21 +12,14 @@ from tasks.questions import catalog_path
 
 
 def damage(home: Path) -> str | None:
-    """Return why the catalog is unusable, as a phrase that completes "it is ...".
-
-    Return None if the catalog is usable or missing.
-    """
+    """Return why the catalog is unusable, to complete "it is ..."; None if usable or missing."""
     return catalog_damage(catalog_path(home))
 
 
 def mended(home: Path) -> Path:
     """Return the catalog's path. If the file is unusable, first rename it and build a new one.
 
-    Keep an unusable file if `home` contains no store from which to build a catalog. The code that
-    opens the file then reports the error.
-
-    Raises:
-      StoreError: if the unusable file cannot be renamed.
+    Without a store the file stays; the code that opens it then reports the error.
     """
     path = catalog_path(home)
     if (home / "studies").is_dir() and damage(home):
@@ -40,11 +32,7 @@ def mended(home: Path) -> Path:
 def mend_projections(home: Path) -> None:
     """Rebuild an unusable catalog and rename an unusable MLflow database.
 
-    A run calls this at its start, so that the user sees the messages in the terminal. lce creates
-    a new MLflow database when it next writes to it.
-
-    Raises:
-      StoreError: if a damaged file cannot be renamed.
+    A run calls this at its start, so that the user sees the messages in the terminal.
     """
     from tasks import tracking  # loads pyarrow, which readers of the catalog do not need
 

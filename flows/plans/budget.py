@@ -212,7 +212,7 @@ class _BlockCosts:
         return self._prices.total(self._plan.steps[fingerprint] for fingerprint in missing)
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return by fingerprint the price of the block's steps, training included, in budget units."""
+        """Return by fingerprint the price of the block's steps, training included."""
         if id(block) not in self._cache:
             part = self._plan.with_cells(block.cells)
             needed = needed_steps(part, self._states)

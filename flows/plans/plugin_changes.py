@@ -35,7 +35,7 @@ def change_lines(states: Mapping[str, StepState]) -> list[str]:
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Raise SpecError if a plug-in's code, but not its VERSION, changed after a step had used it."""
+    """Raise SpecError if a used plug-in's code, but not its VERSION, has changed."""
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         raise SpecError(
             file,
@@ -65,7 +65,7 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Count by (plug-in, VERSION, file) the steps that ran the old code, and their descendants."""
+    """Count by plug-in, VERSION and file the steps that ran the old code, and descendants."""
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():
         # The code may have changed several times, with a change for each; count a step only once.

@@ -69,7 +69,7 @@ class Prices:
 
     @cached_property
     def _shares(self) -> dict[str, float]:
-        """Fraction of a step's tokens that no step with the same text processes for it, unless 1."""
+        """Fraction of a step's tokens that are processed for this step alone, unless 1."""
         steps = {**self._plan.steps, **self._plan.expected}
         done = {name for name, state in self._states.items() if state.state == "done"}
         shares = shares_of_text(steps[name] for name in steps if name in done)

@@ -23,12 +23,10 @@ UI_PASSWORD = "prefect-password"
 
 
 def command(port: int) -> list[str]:
-    """Return the command line of a server that listens on `port`."""
     return [sys.executable, "-m", "flows.servers.guarded_prefect", "--port", str(port)]
 
 
 def settings(url: str, secret: str) -> dict[str, str]:
-    """Return the environment variables of a server whose API is at `url` and needs `secret`."""
     return {
         "PREFECT_API_URL": url,
         AUTH: auth_string(secret),

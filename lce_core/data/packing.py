@@ -198,7 +198,7 @@ def _write_rows(
 
 
 def _write_order(draw: Draw, file: Path) -> None:
-    """Write order.parquet: each drawn document, the pass through its domain, and its first token."""
+    """Write order.parquet: each drawn document, its pass, and its first token in all rows."""
     starts = np.cumsum(draw.tokens) - draw.tokens
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
     pq.write_table(pa.table(columns), file)

@@ -61,7 +61,7 @@ class Segment:
 
 
 def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int) -> dict[str, Any]:
-    """Write segment `number` to a temporary folder in `progress`, then rename the complete folder."""
+    """Write a segment to a temporary folder in `progress`; rename it when complete."""
     aside = progress / _WRITING
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()

@@ -23,7 +23,7 @@ Text = tuple[str, int | None]
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """Scores of the tokens of windows of one length L; those of a single window lack a dimension."""
+    """Token scores of windows of one length L; a single window's arrays lack a dimension."""
 
     nll: NDArray[np.float32]
     """NLL in nats of tokens 1..L-1 (windows, L - 1)."""

@@ -198,7 +198,7 @@ class Store:
                 continue
 
     def sample(self, most: int) -> Iterator[Record]:
-        """Yield the records of at most `most` evenly spaced artifacts per kind, for the cost model."""
+        """Yield records of up to `most` evenly spaced artifacts per kind, for the cost model."""
         by_kind: dict[str, list[Path]] = {}
         for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
             by_kind.setdefault(path.parent.parent.name, []).append(path.parent)

@@ -106,7 +106,7 @@ class Lock:
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 
     def lineage(self, step_id: str) -> Mapping[str, Any]:
-        """Return a step's spec, the version of its kind, and its parents' lineages, nested by role."""
+        """Return a step's spec, its kind's version, and its parents' lineages, nested by role."""
         if step_id not in self._lineages:
             step = self.steps[step_id]
             before = {
@@ -124,7 +124,7 @@ class Lock:
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
-    """Return the lock of a plan; `expected` includes steps without data, whose ids are not final."""
+    """Return the plan's lock; `expected` adds steps without data, whose ids are not final."""
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
         plan.study.study,

@@ -85,7 +85,7 @@ class Text:
         return self.base.absent or self.corpus.absent
 
     def rows(self, steps: Steps, row_length: int, num_rows: int, seed: int) -> Step:
-        """Add the step that packs training rows, and for a streamed corpus the shards, its parent."""
+        """Add the step that packs training rows, and for a streamed corpus its shards."""
         spec = RowsSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,

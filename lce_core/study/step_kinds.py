@@ -308,7 +308,7 @@ class CellSpec(StepSpec):
         return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
-        """Return the cost of a finished cell without generated tokens, from its prompts' lengths."""
+        """Return a finished cell's cost without generated tokens, from its prompts' lengths."""
         return self._cost(sequences.num_tokens, sequences.mean_length)
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:

@@ -93,7 +93,7 @@ def launch(
 
 
 def join(module: str, machines: AccelerateConfig) -> NoReturn:
-    """Run this machine's processes of every job that the main machine launches, one after another."""
+    """Run this machine's processes of every job that the main machine launches."""
     with tempfile.TemporaryDirectory(prefix="lce-join-") as folder:
         while True:
             if _is_launching(machines):

@@ -29,11 +29,11 @@ class LossModel(nn.Module):
         self.model, self.precision, self.kept = model, precision, kept
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
-        """Return sum weights[r, i] * nll(tokens[r, i]
+        """Return the weighted sum of next-token losses, in nats.
 
-        tokens[r, :i]) over rows r and i >= 1, in nats.
+        The sum of weights[r, i] * nll(tokens[r, i]
 
-        Tokens and weights are (rows, row_length).
+        tokens[r, :i]) over all rows r and all i >= 1. Tokens and weights are (rows, row_length).
         """
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model

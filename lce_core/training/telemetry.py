@@ -71,8 +71,9 @@ class Telemetry:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return this process's peak memory in bytes: on CUDA since the previous call, else since
-    start.
+    """Return this process's peak memory in bytes.
+
+    On CUDA, the maximum since the previous call; on a CPU, the largest resident set so far.
     """
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)

@@ -59,9 +59,7 @@ The main process reads 27 GB for a 7B model and writes as much, possibly over a 
 
 
 def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
-    """Return an Accelerator that the job alone configures; an accumulation set elsewhere is
-    refused.
-    """
+    """Return an Accelerator that the job alone configures."""
     # Accelerate prefers variables that `accelerate launch` and notebooks export to its arguments:
     # ACCELERATE_GRADIENT_ACCUMULATION_STEPS=1 would drop gradients and change every score.
     for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:  # noqa: TID251

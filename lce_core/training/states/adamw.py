@@ -44,10 +44,10 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def clip(self, limit: float, total: Callable[[float], float]) -> float:
-        """Return the gradient norm, summed over processes by `total`; let `step` clip it to
-        `limit`.
+        """Return the global gradient norm; let the next `step` clip it to `limit`.
 
-        The gradients stay unchanged: scaling them in bf16 would round once more.
+        The gradients stay unchanged: scaling them in bf16 would round once more. `total` sums a
+        number over all processes.
         """
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(local(part), dtype=torch.float32) for part in gradients]
