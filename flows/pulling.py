@@ -31,7 +31,7 @@ from tasks.slots import Slot
 from tasks.work_queue import Claim
 
 LINE_SECONDS = 60.0
-"""Between progress lines while no unit starts or finishes."""
+"""Pause between progress lines while no unit starts or finishes."""
 
 
 def pull_studies(

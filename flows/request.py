@@ -33,11 +33,11 @@ class Request:
     """Name of a shipped study, or path."""
     execution: Execution
     plan: StudyPlan
-    """Without the later seeds of methods that a look has settled."""
+    """The plan without the later seeds of methods that a look has settled."""
     whole: StudyPlan
-    """With all seeds of all methods."""
+    """The plan with all seeds of all methods."""
     where: str
-    """As in errors: NAME.yaml if shipped, else the path."""
+    """The study's file as errors name it: NAME.yaml if shipped, else the path."""
 
     def arguments(self) -> list[str]:
         """Return the arguments of `lce run` for this study, with absolute paths."""

@@ -55,13 +55,13 @@ class Work:
     Without selection and budget, a study with looks is reduced to the seeds up to its next look.
     """
     states: dict[str, StepState]
-    """Of each step of `wanted` before the run, by fingerprint."""
+    """State of each step of `wanted` before the run, by fingerprint."""
     swept: tuple[str, ...] = ()
     """Names of dead processes' unfinished attempts that `preflight` removed."""
     chosen: tuple[str, ...] = ()
-    """For the user, about the blocks within the budget."""
+    """Lines for the user about the blocks within the budget."""
     notes: tuple[str, ...] = ()
-    """For the user, about a reused study name or differences from the lock."""
+    """Notes for the user about a reused study name or differences from the lock."""
     look: int | None = None
     """Number of the look that follows this work, counted from 1."""
 

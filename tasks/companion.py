@@ -13,7 +13,7 @@ from lce_core.store.odd_files import make_folder, make_way
 from tasks.own_code import child_environment
 
 _END_SECONDS = 60.0
-"""For the last update; then the helper process is killed."""
+"""Time for the last update; then the helper process is killed."""
 
 
 @contextlib.contextmanager

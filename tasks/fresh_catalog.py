@@ -39,7 +39,7 @@ BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, creates_missing=True)
 """A catalog build of 1 s is followed by a pause of 33 s, one of 10 s by 333 s."""
 _BESIDE_A_RUN = "--beside-a-run"
 _NICE = 10
-"""Computing processes have priority."""
+"""Niceness, so that computing processes have priority."""
 
 
 def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:

@@ -19,7 +19,7 @@ from lce_core.store.lease import Lease
 
 WAIT_SECONDS = 5.0
 LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
-"""Shared by all runs of the host. TMPDIR is unsuitable: clusters set it for each job."""
+"""Folder of all runs of the host. TMPDIR is unsuitable: clusters set it for each job."""
 
 
 def visible_gpus() -> dict[str, str]:

@@ -20,7 +20,7 @@ class Ended:
 
     fingerprint: str
     seconds: float | None
-    """None if the result already existed."""
+    """Duration of the computation; None if the result already existed."""
 
 
 class ProgressTracker:
@@ -30,7 +30,7 @@ class ProgressTracker:
         self._lock = threading.Lock()
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
-        """By unit: fingerprint ("" until it reports progress), start (monotonic) and share done."""
+        """Fingerprint ("" until it reports progress), monotonic start and share done, by unit."""
         self._ended: list[Ended] = []
         self._computed = 0
 

@@ -20,7 +20,7 @@ from tasks.questions import catalog_path, read
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
 
 _CONTENT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
-"""From an invalid plan or record: skip its study, but write the others."""
+"""Errors of an invalid plan or record: skip its study, but write the others."""
 
 
 def record(home: Path, study: str, mlflow: str | None = None) -> dict[str, int]:

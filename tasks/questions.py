@@ -29,7 +29,7 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
 
 
 def answer_in_file(home: Path, sql: str, form: str, file: Path, memory: str | None = None) -> None:
-    """As `answer`, but write the result to a file, also as "parquet"."""
+    """Write the result of `answer` to a file; "parquet" is possible, too."""
     columns, rows = _answered(home, sql, memory)
     if form == "parquet":
         write_parquet(columns, rows, file)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
 
 DELAY_SECONDS = [1.0, 10.0, 60.0]
-"""Before the first, the second and every further retry; the default is two retries."""
+"""Delays before the first, the second and every further retry; the default is two retries."""
 
 Result = TypeVar("Result")
 

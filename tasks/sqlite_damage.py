@@ -20,7 +20,7 @@ from lce_core.store.odd_files import odd_kind
 CHECK_SECONDS = 1.0
 """Time limit of the page check. A 1 GB database in the page cache takes 0.5 s."""
 LOCK_SECONDS = 1.0
-"""Then a locked database counts as usable."""
+"""Time after which a locked database counts as usable."""
 
 _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -41,7 +41,7 @@ class Schema:
     migrations: str
     """Folder of the Alembic revisions in the package."""
     tables: tuple[str, ...]
-    """Without these the program does not start."""
+    """Tables that the program needs to start."""
     fills_empty: bool
     """True if the program creates its tables in an empty database."""
     migrates: bool

@@ -34,7 +34,7 @@ class Recomputed:
 
     step: Step
     folder: Path
-    """Of the new artifact; missing if `record` is None."""
+    """The new artifact's folder; missing if `record` is None."""
     record: Record | None
     error: str | None = None
 

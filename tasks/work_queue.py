@@ -21,9 +21,9 @@ from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
 POLL_SECONDS = 1.0
-"""Between polls for steps that other processes have finished or given up."""
+"""Shortest pause between polls for steps that other processes have finished or given up."""
 MAX_RETRY_SECONDS = 8.0
-"""Before retrying a step whose lease another process holds."""
+"""Longest wait before retrying a step whose lease another process holds."""
 _POLL_SHARE = 20
 """The poll interval is at least 20 times a poll's duration: polling takes at most 5 % of time."""
 
@@ -42,7 +42,7 @@ class EndedElsewhere:
     """A queued step that another process has finished, or has given up after a failure."""
 
     unit: Unit
-    """In the queue."""
+    """The unit in the queue."""
     step: Step
     given_up: StepState | None
     """Why the step failed or is unavailable; None if it is done."""
@@ -73,7 +73,7 @@ class WorkQueue:
         }
         self._attempts = store.failures.attempts()
         self._retries: dict[str, tuple[float, float]] = {}
-        """By step id: time (monotonic) of the next retry of a held step, and that wait in seconds.
+        """Time (monotonic) of the next retry of a held step, and that wait in seconds, by step id.
         """
         self._next_poll = time.monotonic() + POLL_SECONDS
 

@@ -32,7 +32,7 @@ clears each page. A small model on a CPU gets a tenth faster (docs/performance.m
 
 
 END_SECONDS = 10.0
-"""For a worker to release the lease of its running step and exit."""
+"""Time for a worker to release the lease of its running step and exit."""
 
 
 class Worker(ABC):

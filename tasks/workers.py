@@ -25,9 +25,9 @@ from tasks.worker_process import Worker, WorkerProcess
 Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
-"""For threads that still use Ray, before disconnecting."""
+"""Time for threads that still use Ray, before disconnecting."""
 POLL_SECONDS = 0.5
-"""Between checks whether Ray has found a node for a slot's actor."""
+"""Pause between checks whether Ray has found a node for a slot's actor."""
 
 
 class Pool:

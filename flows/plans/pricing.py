@@ -35,7 +35,7 @@ class Price:
 
     cost: StepCost = field(default_factory=StepCost)
     seconds: float = 0.0
-    """On a single GPU, or in a single CPU worker."""
+    """Seconds on a single GPU, or in a single CPU worker."""
     estimated: bool = False
     """True if the input data of a step is missing."""
     error: float | None = None

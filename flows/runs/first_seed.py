@@ -27,7 +27,7 @@ class FirstSeedDisplay:
         cells = [cell for cell in plan.cells if cell.step and cell.step.fingerprint in computed]
         seeds = sorted({cell.seed for cell in cells}, key=plan.study.seeds.index)
         self._seed = seeds[0] if len(seeds) > 1 else None
-        """None if fewer than two seeds have cells to compute: the table at the end is enough."""
+        """The seed whose table is shown, unless fewer than two seeds have cells to compute."""
         self._unfinished = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
         self._executor = ThreadPoolExecutor(max_workers=1)
         self._table: Future[str] | None = None

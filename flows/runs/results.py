@@ -96,8 +96,8 @@ class _Columns:
         self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
-        """By base model, method, frozen and length: a mean, followed by `_BEST`, `_OTHER_TASKS` or
-        a space; without a mean "DONE/PLANNED ".
+        """Text of each cell by base model, method, frozen and length: a mean, followed by `_BEST`,
+        `_OTHER_TASKS` or a space; without a mean "DONE/PLANNED ".
         """
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
@@ -110,7 +110,7 @@ class _Columns:
 
     @property
     def widths(self) -> list[int]:
-        """In characters, with marks; the first fits the benchmark's name."""
+        """Column widths in characters, with marks; the first fits the benchmark's name."""
         widths = []
         for length in self.lengths:
             texts = [text for (*_, at), text in self.cells.items() if at == length]

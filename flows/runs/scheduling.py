@@ -33,7 +33,7 @@ FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
 """Poll intervals grow to this value while a run can only wait for other processes."""
 HELP_AGAIN_SECONDS = 60.0
-"""Without a new helper on a step, after a helper failed or computed no part of it."""
+"""Pause without a new helper on a step, after a helper failed or computed no part of it."""
 
 _STOP_SECONDS = 0.1
 
@@ -52,7 +52,7 @@ class RunSummary:
     """The units of a run that were not completed, and why."""
 
     failures: dict[str, str] = field(default_factory=dict)
-    """By unit name."""
+    """Reasons by unit name."""
     abandoned: list[str] = field(default_factory=list)
     """Units that did not run because of a failure (`lce_core.study.units.abandoned`)."""
     disk_full: str | None = None

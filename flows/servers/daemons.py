@@ -60,7 +60,7 @@ class Service:
     name: str
     pid: int
     started: float
-    """In seconds since the system booted."""
+    """Seconds since the system booted."""
     port: int | None
     url: str | None
     log: str

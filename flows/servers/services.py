@@ -50,7 +50,7 @@ POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-"""Without job variables: Prefect rejects flow runs and deployments that set any."""
+"""Template without job variables: Prefect rejects flow runs and deployments that set any."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
 GUARDED = {

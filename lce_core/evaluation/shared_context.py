@@ -50,7 +50,7 @@ class Answered:
     """Negative log-likelihood in nats of the context's n tokens, (n - 1,), without the first."""
     answers: tuple[TokenIds, ...]
     log_likelihoods: tuple[tuple[float, ...], ...]
-    """For each question, the log-probability in nats of each of its `choices`."""
+    """Log-probability in nats of each of a question's `choices`."""
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ class Holder:
     host: str
     pid: int
     since: float | None
-    """Seconds since the epoch by the holder's clock."""
+    """Acquisition time in seconds since the epoch, by the holder's clock."""
 
 
 def holders(folder: Path) -> dict[str, Holder]:

@@ -1,4 +1,4 @@
-"""Read and write home/studies/<study>/plan.json, and keep what earlier plans contained.
+"""Read and write home/studies/<study>/plan.json, and keep the ids of earlier plans.
 
 earlier.json lists the ids of steps that only earlier plans contain and whose artifacts are still in
 the store, so that `lce plan` can explain which steps replaced them. `lce gc` keeps these artifacts

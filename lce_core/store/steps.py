@@ -15,7 +15,7 @@ from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
 
 MAX_NAME_BYTES = 220
-"""Folder names contain this name and the id; file systems limit them to 255 bytes."""
+"""Limit of a name: folder names contain it and the id; file systems limit them to 255 bytes."""
 
 
 class Spec(Protocol):

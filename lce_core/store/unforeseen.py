@@ -19,7 +19,7 @@ from lce_core.errors import DefectError, LceError, StoreError
 from lce_core.store.failures import classify, disk_full, full_disk_in
 
 FULL_BYTES = 1 << 20
-"""With less free space, an I/O or database error counts as a full disk."""
+"""Free space below which an I/O or database error counts as a full disk."""
 _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy", "sqlite3")
 """Packages that raise disk errors without an errno."""
 

@@ -24,7 +24,7 @@ from lce_core.study.step_kinds import kind_named
 
 FORMAT = 1
 MAX_CHARS = 1 << 28
-"""A lock of 250,000 cells has about 100 million characters."""
+"""Maximum file size; a lock of 250,000 cells has about 100 million characters."""
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of a spec with a digest of input data or weights."""
 _PART_DIGITS = 8
@@ -53,7 +53,7 @@ class LockedStep:
     name: str
     id: str
     spec: Mapping[str, Any]
-    """With digests shortened to `ID_DIGITS`."""
+    """The step's spec, with digests shortened to `ID_DIGITS`."""
     parents: Mapping[str, str]
     """Ids by role."""
 

@@ -15,13 +15,13 @@ import yaml
 from lce_core.errors import SpecError
 
 MAX_CHARS = 1 << 19
-"""About 10,000 lines, for which PyYAML's Python loader takes five seconds."""
+"""Maximum file size: about 10,000 lines, for which PyYAML's Python loader takes five seconds."""
 MAX_VALUES = 20_000
-"""Keys and values in a file."""
+"""Maximum keys and values in a file."""
 MAX_DEPTH = 32
-"""Nested lists and mappings."""
+"""Maximum nesting of lists and mappings."""
 MAX_DIGITS = 40
-"""64-bit integers need at most 20 digits."""
+"""Maximum characters of an integer; 64-bit ones need at most 20 digits."""
 _SHOWN_CHARS = 60
 
 

@@ -53,7 +53,7 @@ class PlannedCell:
     target_context: int
     """Tokens to which the method extends the model."""
     step: Step | None
-    """None if the cell cannot be computed; see `unavailable`."""
+    """The step that evaluates the cell; None if it cannot be computed (`unavailable`)."""
     checkpoint: Step | None
     """Training step of the weights; None if published, or if text or base model is missing."""
     unavailable: str | None

@@ -27,10 +27,10 @@ from lce_core.study.step_spec import KINDS
 _SHOWN_FIELDS = 3
 """Differing settings that a reason quotes."""
 _LONGEST_FIELD = 150
-"""Characters of each."""
+"""Characters of each such setting."""
 
 Place = tuple[object, ...]
-"""A step's kind and its values on the axes in `StepSpec.place`."""
+"""Kind of a step, and its values on the axes in `StepSpec.place`."""
 Fields = tuple[str, ...]
 """Differing settings as "path: old -> new", least nested first."""
 Matched = TypeVar("Matched")
@@ -70,7 +70,7 @@ class PlanDiff:
     """Result of `compare`: the states of the planned steps, and the orphaned artifacts."""
 
     states: dict[str, StepState]
-    """By fingerprint; a missing step has the settings that differ from the nearest finished one."""
+    """State by fingerprint; a missing step's reason compares it with the nearest finished one."""
     orphans: tuple[Orphan, ...]
 
 

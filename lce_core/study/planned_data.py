@@ -55,7 +55,7 @@ class Base:
 
 
 Steps = dict[str, Step]
-"""By fingerprint, parents before children."""
+"""Planned steps by fingerprint, parents before children."""
 
 
 def add_step(steps: Steps, step: Step) -> Step:

@@ -22,7 +22,7 @@ PLACES: dict[str, Registry[Any]] = {
     "models": MODELS,
     "corpora": CORPORA,
 }
-"""By subfolder of `--plugins`."""
+"""Registry by subfolder of `--plugins`."""
 ENTRY_POINTS = "lce.plugins"
 """Entry point group; each value names a package with these subfolders."""
 

@@ -273,7 +273,7 @@ class StudySpec(BaseModel):
 
     @property
     def design(self) -> dict[str, list[str]]:
-        """What a run registers beside the expectations, by kind of part."""
+        """Design that a run registers beside the expectations: lists of words, by kind of part."""
         return {
             "seed": [str(seed) for seed in self.seeds],
             "method": [one.name for one in self.methods],

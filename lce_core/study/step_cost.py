@@ -30,7 +30,7 @@ class Decoding:
     the sequence for each generated token.
     """
     layer_passes: int = 0
-    """Decoding passes times layers, each of which takes a fixed time to launch its kernels."""
+    """Decoding passes times layers; each layer takes a fixed time to launch its kernels."""
 
     def scaled(self, share: float) -> Decoding:
         return Decoding(

@@ -114,7 +114,7 @@ class HeldOutSpec(TextSpec):
 
     tokens_per_domain: int
     document_tokens: int | None = None
-    """None for whole documents."""
+    """Maximum tokens of a document; None for whole documents."""
     after_tokens: int | None = None
     """`tokens_per_domain` of the reported text, whose documents this validation text leaves out.
 
@@ -251,7 +251,7 @@ class ChoiceSpec(StepSpec):
     field: str
     """Tuned field of `training`."""
     values: list[float]
-    """In the order of the trials."""
+    """Values tried, in the order of the trials."""
     domains: list[str]
     """Equally weighted domains of the validation text."""
 

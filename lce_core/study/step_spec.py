@@ -14,7 +14,7 @@ from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""By the kind's name; importing `lce_core.study.step_kinds` adds them."""
+"""Classes by the kind's name; importing `lce_core.study.step_kinds` adds them."""
 
 
 class StepSpec(Section):

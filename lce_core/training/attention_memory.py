@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
 _KEPT_SCORE_BYTES = 10
-"""Saved by autograd per score: scores and weights in fp32 (4 each), weights in bf16 (2)."""
+"""Bytes that autograd saves per score: scores and weights in fp32 (4 each), weights in bf16 (2)."""
 _SCORE_BYTES = 24
-"""Per score at the fullest moment: six fp32 tensors in the backward pass of landmark's log-sum-exp,
-counted on tensors without values. A plain softmax needs fewer.
+"""Bytes per score at the fullest moment: six fp32 tensors in the backward pass of landmark's
+log-sum-exp, counted on tensors without values. A plain softmax needs fewer.
 """
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _REPORT_SECONDS = 1.0
-"""Between progress reports; a toy model's step takes milliseconds."""
+"""Pause between progress reports; a toy model's step takes milliseconds."""
 _WRITING_SHARE = 20
 """Training between resume points takes at least 20 times as long as writing one."""
 _LOADING_TIMEOUT = timedelta(hours=2)

@@ -21,9 +21,9 @@ from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
-"""For connecting to the head node."""
+"""Timeout for connecting to the head node."""
 LOST_SECONDS = 30.0
-"""Without an answer of the head node, after which the cluster is lost."""
+"""Time without an answer of the head node after which the cluster is lost."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Without this, a Ray call after shutdown would start a new cluster.

@@ -13,7 +13,7 @@ from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
 _REPLY_SECONDS = 5.0
-"""Without a message of an actor, before checking the head node."""
+"""Time without a message of an actor before the head node is checked."""
 
 
 class RayWorker(Worker):

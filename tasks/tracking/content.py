@@ -45,7 +45,7 @@ class MetricPoint:
     key: str
     value: float
     timestamp: int
-    """When the cell finished (not when it was logged), in milliseconds since the epoch."""
+    """Time at which the cell finished (not was logged), in milliseconds since the epoch."""
     step: int
 
 

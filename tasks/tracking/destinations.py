@@ -81,7 +81,7 @@ class TeamServer:
 
     home: Path
     server: str
-    """Without credentials."""
+    """The server's URL, without credentials."""
 
     def is_usable(self) -> bool:
         return True  # asking would cost a request; `opened` fails if the server is down

@@ -35,7 +35,7 @@ LEAST = 8
 UNSEEN_SPREAD = 0.7
 """Assumed standard deviation of log(measured / predicted) without a line: a factor of two."""
 _LEAST_RANGE = math.log(4)
-"""A slope needs steps of which the longest is predicted to take 4 times the shortest."""
+"""A slope is fitted if the largest prediction is at least 4 times the smallest one."""
 _BETTER = 0.9
 """A fitted slope must reduce the spread of residuals to this fraction."""
 _SLOPES = (0.5, 2.0)

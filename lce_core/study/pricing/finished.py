@@ -25,11 +25,11 @@ class Finished:
 
     kind: str
     cost: StepCost
-    """Of the processed tokens; answers may be shorter than planned."""
+    """Cost of the processed tokens; answers may be shorter than planned."""
     seconds: float
     """Summed over the processes of a training run, one per GPU."""
     planned: StepCost
-    """As planned, with answers of maximum length."""
+    """Cost in a plan, with answers of maximum length."""
     group: Group
 
 

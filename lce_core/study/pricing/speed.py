@@ -40,7 +40,7 @@ _SHARE_OF_MATMUL = 0.4
 The toy study's cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32).
 """
 _CPU_LAYER_SECONDS = 1e-3
-"""Assumed per layer and decoding pass on a CPU without finished steps."""
+"""Assumed seconds per layer and decoding pass on a CPU without finished steps."""
 _SIDE = 512
 """Rows and columns of the timed matrices."""
 _FOLDS = 5

@@ -13,10 +13,10 @@ from lce_core.study.pricing.calibration import Group, RunCalibration
 from lce_core.study.units import Unit
 
 _LEAST_REST = 0.1
-"""Least fraction of its predicted time left for a running step without reported progress."""
+"""Smallest fraction of its predicted time left for a running step without reported progress."""
 _RELIABLE_FRACTION = 0.25
-"""From this fraction on, a step's progress alone determines its time left; before, a weighted mean
-of the times that follow from progress and from prediction.
+"""Fraction from which a step's progress alone determines its time left; before, the estimate is a
+weighted mean of the times that follow from progress and from prediction.
 """
 
 
