@@ -183,8 +183,7 @@ class RowsAddress:
                     str(self),
                     f"{what} {named!r}",
                     f"{what} {needed!r}",
-                    f"leave configuration and split out of the address, so that every task reads"
-                    f" its own {what}",
+                    f"leave both out of the address, so that every task reads its own {what}",
                 )
         config, split = config or self.config or DEFAULT_CONFIG, split or self.split
         if split is None:

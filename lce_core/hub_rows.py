@@ -154,8 +154,7 @@ def _reading(address: RowsAddress) -> Iterator[None]:
             str(address),
             f"a data set that `datasets` cannot read ({error})",
             "a data set of files, without a loading script",
-            "take a commit of the data set's branch refs/convert/parquet, or give a folder with its"
-            " files",
+            "take a commit of its branch refs/convert/parquet, or give a folder with its files",
         ) from error
     except http_errors() as error:
         reason = str(error).splitlines()[0] if str(error) else ""

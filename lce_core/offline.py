@@ -170,8 +170,7 @@ def _require_package(name: str, versions: str) -> None:
             f"package {name}",
             f"version {found}",
             versions or "any version",
-            "install such a version; a package that was named with --has can also travel, if you"
-            " pack again without it",
+            "install such a version, or pack again without naming it with --has",
         )
 
 

@@ -189,8 +189,7 @@ class Registry(Generic[P]):
                 raise SpecError(
                     f"{module.__file__}",
                     f"a plug-in without {part}",
-                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in a plug-in of"
-                    f" {self.package}",
+                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in every plug-in",
                     f"add {part} to the file",
                 )
         plugin = getattr(module, self.attribute)

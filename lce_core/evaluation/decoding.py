@@ -33,13 +33,7 @@ from lce_core.evaluation import passes
 from lce_core.evaluation.greedy import Stop, greedy, stop_rule
 from lce_core.evaluation.packed_texts import PackedTexts
 from lce_core.evaluation.passes import CHUNK, batches, same_frequencies, whole_pieces
-from lce_core.evaluation.shared_prefixes import (
-    TokenIds,
-    bundles,
-    pays,
-    reusable,
-    sharing_order,
-)
+from lce_core.evaluation.shared_prefixes import TokenIds, bundles, pays, reusable, sharing_order
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:

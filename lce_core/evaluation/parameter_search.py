@@ -76,8 +76,7 @@ def draw_samples(
             raise DataError(
                 "search guided by needles",
                 f"texts of {length} tokens",
-                f"at least {len(begin) + len(end)} tokens, for the needle, the question"
-                " and the answer",
+                f"at least {len(begin) + len(end)} tokens for needle, question and answer",
                 "raise target_context, or write `guide: perplexity`",
             )
         windows[row, : len(begin)] = begin

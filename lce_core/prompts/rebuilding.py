@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from lce_core.benchmarks import (
-    BENCHMARKS,
-    CellRequest,
-    Prompt,
-    PromptBenchmark,
-    prompts_sha256,
-)
+from lce_core.benchmarks import BENCHMARKS, CellRequest, Prompt, PromptBenchmark, prompts_sha256
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.models import MODELS, LanguageModel

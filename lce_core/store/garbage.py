@@ -103,8 +103,7 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
                 f"{leases}",
                 f"{len(living)} leases of running processes, such as {', '.join(living[:3])}",
                 "a store in which no process is computing a step",
-                "wait for these runs to finish, or stop them, then run `lce gc` again; `lce status`"
-                " shows host and process of each step",
+                "wait for these runs (see `lce status`), or stop them, then run `lce gc` again",
             )
         garbage = find_garbage(store, roots(), prompt_bytes)
         for one in garbage:

@@ -63,7 +63,6 @@ def _check(value: object, where: str) -> None:
     raise SpecError(
         where,
         f"{type(value).__name__} {value!r}",
-        "a str, bool, int, float, None, list or mapping with str keys, because only these can be"
-        " fingerprinted",
+        "a value to fingerprint: str, bool, int, float, None, list or mapping with str keys",
         "convert it to one of these; in a YAML file, put dates in quotes",
     )

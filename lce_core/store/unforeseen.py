@@ -36,8 +36,7 @@ def explained(error: Exception, home: Path) -> LceError:
                 os.fsdecode(one.filename) if isinstance(one.filename, bytes) else f"{one.filename}",
                 one.strerror or str(one),
                 "a file or folder that lce created and this user may read and write",
-                "move it away or correct its permissions, then run again; `lce doctor` checks the"
-                " rest of LCE_HOME",
+                "move it away or correct its permissions; `lce doctor` checks all of LCE_HOME",
             )
     return DefectError(
         "internal error",

@@ -397,8 +397,7 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     if source and _adds_weights(variant, base_model):
         raise SpecError(
             f"{where}.weights_of",
-            f"weights of {source.name} for {variant.method.plugin_name}, which needs weights of its"
-            " own",
+            f"weights of {source.name} for {variant.method.plugin_name}, which needs its own",
             "a method that works with the weights of the base model alone",
             "write `tuned: true` instead, or choose another method",
         )

@@ -103,8 +103,7 @@ def _require_weights(folder: Path) -> None:
         folder,
         "no safetensors file",
         "weights as safetensors, because other formats can contain code that runs when loaded",
-        "convert the weights with transformers' save_pretrained, in a sandbox if you do not trust"
-        " them",
+        "convert them with transformers' save_pretrained, in a sandbox if you distrust them",
     )
 
 
@@ -139,8 +138,7 @@ def _other_model(
         f"{folder / 'config.json'}: {key}",
         repr(given),
         f"{expected}, the value of base model {base_model.known_as}",
-        "pass a folder with the weights of this base model, or with weights that were trained from"
-        " it (--model-folder)",
+        "pass --model-folder with weights of this base model, or trained from it",
     )
 
 
@@ -205,8 +203,7 @@ def _check_rope(
             f"{shown}, which gives other frequencies than {variant.method.plugin_name} at"
             f" {target} tokens",
             f"the frequencies of {variant.name}, or no rope_parameters",
-            "set method, target_context and parameters in the study to those with which the weights"
-            " were trained",
+            "set method, target_context and parameters to those of the weights' training",
         )
 
 

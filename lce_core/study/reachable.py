@@ -71,8 +71,7 @@ def _no_plan(path: Path, error: BaseException) -> DataError:
         f"{path}",
         f"content that is not a plan ({error})",
         "a readable plan",
-        "run the study again to rewrite the plan, or remove the plan's folder if you no longer need"
-        " the study's artifacts",
+        "run the study again, or remove the plan's folder if you need none of its artifacts",
     )
 
 

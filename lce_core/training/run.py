@@ -76,8 +76,7 @@ def _check(job: TrainingJob, device: torch.device) -> None:
         raise SpecError(
             "sharding",
             f"replicate with {name} bf16",
-            "sharded states: FSDP2 makes the bf16 copies, and each replica would round its own copy"
-            " of a bf16 weight",
+            "sharded states, because FSDP2 makes the bf16 copies and replicas would round apart",
             "use sharding auto or shard",
         )
     here = job.machines.processes_here
