@@ -130,7 +130,7 @@ class Streamed(ListedDomains, StreamedCorpus):
                 raise DataError(
                     beginning + name,
                     "a file of unknown format",
-                    "names that end in .parquet, .jsonl or .json, the latter two also in .gz or .zst",
+                    "names in .parquet, .jsonl or .json, the latter two also in .gz or .zst",
                     "change `files` to match only such names",
                 )
         return beginning, sorted(chosen)

@@ -33,10 +33,7 @@ class Inserter:
         return num_tokens + num_tokens // (self.insertion.block - 1)
 
     def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
-        """Return the places (num_tokens,) of text tokens first, first + 1, ...
-
-        in the expanded text.
-        """
+        """Return the expanded text's places (num_tokens,) of text tokens first, first + 1, ..."""
         tokens = np.arange(first, first + num_tokens)
         return tokens + tokens // (self.insertion.block - 1)
 

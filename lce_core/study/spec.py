@@ -542,7 +542,8 @@ class StudySpec(BaseModel):
                     if cell in seen:
                         raise SpecError(
                             f"benchmarks[{index}]",
-                            f"{' '.join(map(str, cell))}, which is also in benchmarks[{seen[cell]}]",
+                            f"{' '.join(map(str, cell))}, which is also in"
+                            f" benchmarks[{seen[cell]}]",
                             "each method, task and length of a benchmark in one entry only",
                             "change methods, tasks or lengths of one of the two entries",
                         )
