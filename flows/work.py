@@ -50,10 +50,8 @@ class Work:
 
     request: Request
     wanted: StudyPlan
-    """The request's plan, reduced to the selected cells that fit into the budget.
-
-    Without selection and budget, a study with looks is reduced to the seeds up to its next look.
-    """
+    """The request's plan, reduced to the selected cells that fit into the budget. Without selection
+    and budget, a study with looks is reduced to the seeds up to its next look."""
     states: dict[str, StepState]
     """State of each step of `wanted` before the run, by fingerprint."""
     swept: tuple[str, ...] = ()

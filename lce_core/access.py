@@ -32,15 +32,13 @@ from lce_core.errors import ServiceError
 USER = "lce"
 """User name for HTTP Basic authentication. The protocol requires one; the guard ignores it."""
 LOGIN = "/lce-login"
-"""URL path of the login page.
-
-Its link carries the secret after `#`, which browsers do not send, so no log contains it.
-"""
+"""URL path of the login page. Its link carries the secret after `#`, which browsers do not send, so
+no log contains it."""
 PROOF = "/lce-proof"
 """URL path at which a client checks that the server knows the secret (`proof`)."""
 MAX_LOGIN_BYTES = 1024
-"""Maximum size of a login request's body. The secret has 43 bytes; clients are not logged in yet.
-"""
+"""Maximum size of a login request's body. The secret has 43 bytes; clients are not logged in
+yet."""
 MIN_SECRET_BYTES = 32
 SECRET_VARIABLE = "LCE_SERVER_SECRET"
 """Environment variable that passes a server its secret. Other users could read a command line."""

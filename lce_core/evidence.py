@@ -45,8 +45,7 @@ class OfMethod:
     """Attention head whose frequencies are compared; None if all heads share them."""
     positions: tuple[tuple[int, ...], ...] = ()
     """Token positions (query, key[, head group]) whose relative distance in the method's attention
-    is compared; for "query_factor", positions of queries (query,).
-    """
+    is compared; for "query_factor", positions of queries (query,)."""
     layer: int = 0
 
 

@@ -98,11 +98,8 @@ class Plugin(BaseModel):
 
 P = TypeVar("P", bound=Plugin)
 _PACKAGES: list[str] = []
-"""Packages of all registries.
-
-A user's plug-in may import helper modules that the user added to any of these, so the plug-in's
-code digest searches all.
-"""
+"""Packages of all registries. A user's plug-in may import helper modules that the user added to any
+of these, so the plug-in's code digest searches all."""
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:

@@ -26,10 +26,8 @@ _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["'](\w+)["']""", re.MULTILINE)
 _STRUCTURE = ("*** in database", "Tree ", "Page ", "Freelist", "On tree page")
-"""Lines of `PRAGMA quick_check` about damaged pages.
-
-Other lines concern single values, such as a NULL in a NOT NULL column, and are ignored.
-"""
+"""Lines of `PRAGMA quick_check` about damaged pages. Other lines concern single values, such as a
+NULL in a NOT NULL column, and are ignored."""
 
 
 @dataclass(frozen=True)

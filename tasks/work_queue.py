@@ -73,8 +73,8 @@ class WorkQueue:
         }
         self._attempts = store.failures.attempts()
         self._retries: dict[str, tuple[float, float]] = {}
-        """Time (monotonic) of the next retry of a held step, and that wait in seconds, by step id.
-        """
+        """Time (monotonic) of the next retry of a held step, and that wait in seconds, by step
+        id."""
         self._next_poll = time.monotonic() + POLL_SECONDS
 
     def claim(self, fits: Callable[[Unit], bool]) -> Claim | None:

@@ -27,8 +27,7 @@ Event = Mapping[str, Any]
 
 _KEPT_BY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
 """Sizes in bytes up to which glibc keeps freed memory, instead of returning it to the system, which
-clears each page. A small model on a CPU gets a tenth faster (docs/performance.md).
-"""
+clears each page. A small model on a CPU gets a tenth faster (docs/performance.md)."""
 
 
 END_SECONDS = 10.0

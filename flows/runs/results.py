@@ -97,8 +97,7 @@ class _Columns:
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
         """Text of each cell by base model, method, frozen and length: a mean, followed by `_BEST`,
-        `_OTHER_TASKS` or a space; without a mean "DONE/PLANNED ".
-        """
+        `_OTHER_TASKS` or a space; without a mean "DONE/PLANNED "."""
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
             mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER_TASKS

@@ -38,8 +38,7 @@ STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.5
 MOST_FAILED_STARTS = 3
 """Consecutive failed starts after which a run ends with an error or, if it has begun, continues
-without a server.
-"""
+without a server."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",

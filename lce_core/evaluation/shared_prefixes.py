@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 TokenIds = NDArray[np.int64]
 _WORTH_SHARING = 2 / 3
-"""Prompts share a cache if at most this fraction of their tokens remains to process.
-
-The saving must make up for texts that then run one at a time instead of in batches.
-"""
+"""Prompts share a cache if at most this fraction of their tokens remains to process. The saving
+must make up for texts that then run one at a time instead of in batches."""
 
 
 def common_prefix(first: TokenIds, second: TokenIds) -> int:

@@ -49,8 +49,8 @@ class StockForm:
     follows_up_to: int | None
     """Longest request in tokens for which the method uses `table`; None if there is no limit."""
     only_at: int | None = None
-    """The one request length in tokens for which the method uses `table`; None for any up to that.
-    """
+    """The one request length in tokens for which the method uses `table`; None for any up to
+    that."""
 
 
 def stock_form(

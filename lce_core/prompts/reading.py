@@ -43,8 +43,7 @@ class ReadableSample:
     num_samples: int
     inserted_every: int | None
     """Block size of a method that inserts its own token at the end of every block; `prompts` lack
-    these. None without such tokens, or if the installed VERSION differs from the cell's.
-    """
+    these. None without such tokens, or if the installed VERSION differs from the cell's."""
 
 
 def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:

@@ -21,7 +21,7 @@ _TYPES = {
     **dict.fromkeys(("attempts", "short_of_memory"), int),
     **dict.fromkeys(("folders", "axes"), dict),
 }
-"""Required keys and types of a failure file; others are ignored."""
+"""Keys and types that a failure file must have; other files are ignored."""
 
 
 class FailureNotes:

@@ -35,8 +35,7 @@ TICK_SECONDS = 2.0
 """FAT's timestamps are the coarsest: changes within two seconds may have equal ones."""
 WORTH_A_HOME_BYTES = 1 << 28
 """`save` creates a missing LCE_HOME only after this many bytes were read (about a second), so that
-planning a small study creates no files.
-"""
+planning a small study creates no files."""
 _LOCK_SECONDS = 10.0
 """Longest wait while another process saves; then `save` keeps the facts in memory."""
 

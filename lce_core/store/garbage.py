@@ -36,9 +36,7 @@ class Roots:
     ids: Collection[str] = ()
     places: tuple[Mapping[str, Any], ...] = ()
     """Axes (method, seed, length, ...) of planned cells with unknown ids, as their data is missing.
-
-    An artifact is kept if its values equal those of one of these cells on all axes that it has.
-    """
+    An artifact is kept if its values equal those of one of these cells on all axes that it has."""
 
     def include(self, step_id: str, axes: Mapping[str, Any]) -> bool:
         return step_id in self.ids or any(_agree(axes, one) for one in self.places)

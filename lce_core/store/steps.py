@@ -29,7 +29,8 @@ class Spec(Protocol):
     def version(self) -> int:
         """Part of the fingerprint; raised when a change of code or of a default changes results."""
 
-    def identity(self) -> dict[str, Any]: ...
+    def identity(self) -> dict[str, Any]:
+        """Return the JSON values that enter the fingerprint."""
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,9 @@ class PlannedCell:
     eval_length: int
     profile: str
     train_length: int | None
-    """Tokens with which the evaluated weights were last trained; None if unknown.
-
-    A training row's length, or the target context of published weights, or the trained context of a
-    frozen variant.
-    """
+    """Tokens with which the evaluated weights were last trained; None if unknown. A training row's
+    length, or the target context of published weights, or the trained context of a frozen
+    variant."""
     target_context: int
     """Tokens to which the method extends the model."""
     step: Step | None
@@ -84,10 +82,8 @@ class StudyPlan:
     """Steps by fingerprint, parents before children."""
     cells: tuple[PlannedCell, ...]
     expected: dict[str, Step] = field(default_factory=dict)
-    """Steps whose input data is missing, by a temporary fingerprint without the data's digest.
-
-    lce predicts their cost but cannot compute them.
-    """
+    """Steps whose input data is missing, by a temporary fingerprint without the data's digest. lce
+    predicts their cost but cannot compute them."""
 
     @cached_property
     def known_models(self) -> frozenset[str]:

@@ -30,12 +30,10 @@ class StepState:
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
     """Detail of "missing": "stale" if the store has only an outdated or damaged artifact, or one
-    without its weights; "failed" if the next run retries a failed step; else "new".
-    """
+    without its weights; "failed" if the next run retries a failed step; else "new"."""
     differs: tuple[str, ...] = ()
     """Settings that differ from the most similar finished step with the same method, seed, length
-    and so on, as "setting: old -> new".
-    """
+    and so on, as "setting: old -> new"."""
     was: str | None = None
     """Id of the artifact of an earlier plan that this step replaces."""
     plugin_changes: frozenset[PluginChange] = frozenset()

@@ -27,8 +27,7 @@ class Decoding:
     flops: float = 0.0
     bytes: float = 0.0
     """Bytes read from memory: all weights once per decoding pass, and all cached keys and values of
-    the sequence for each generated token.
-    """
+    the sequence for each generated token."""
     layer_passes: int = 0
     """Decoding passes times layers; each layer takes a fixed time to launch its kernels."""
 

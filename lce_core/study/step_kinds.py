@@ -117,9 +117,7 @@ class HeldOutSpec(TextSpec):
     """Maximum tokens of a document; None for whole documents."""
     after_tokens: int | None = None
     """`tokens_per_domain` of the reported text, whose documents this validation text leaves out.
-
-    None for the reported text itself.
-    """
+    None for the reported text itself."""
     needed: list[str] | None = None
     """Domains that must have text; None for all, [] for none."""
 

@@ -30,10 +30,8 @@ class StepSpec(Section):
     submitted_as: ClassVar[str]
     """Name of the Prefect task that computes steps of this kind."""
     place: ClassVar[tuple[str, ...]] = ()
-    """Axes (method, seed, length, ...) that identify a step within a study.
-
-    If a step with equal axes has another id, its settings changed.
-    """
+    """Axes (method, seed, length, ...) that identify a step within a study. If a step with equal
+    axes has another id, its settings changed."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:

@@ -21,8 +21,7 @@ _KEPT_SCORE_BYTES = 10
 """Bytes that autograd saves per score: scores and weights in fp32 (4 each), weights in bf16 (2)."""
 _SCORE_BYTES = 24
 """Bytes per score at the fullest moment: six fp32 tensors in the backward pass of landmark's
-log-sum-exp, counted on tensors without values. A plain softmax needs fewer.
-"""
+log-sum-exp, counted on tensors without values. A plain softmax needs fewer."""
 
 
 @dataclass(frozen=True)

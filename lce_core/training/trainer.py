@@ -48,10 +48,8 @@ _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20
 """Training between resume points takes at least 20 times as long as writing one."""
 _LOADING_TIMEOUT = timedelta(hours=2)
-"""Longest wait for other processes outside of training steps.
-
-The main process reads 27 GB for a 7B model and writes as much, possibly over a slow network.
-"""
+"""Longest wait for other processes outside of training steps. The main process reads 27 GB for a 7B
+model and writes as much, possibly over a slow network."""
 
 
 def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 STORE = "lce.store"
 """Tag on a team's server: id of the store that wrote the run."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
-"""MLflow's own limits, 120 s and 7 retries, would delay the end of a run by many minutes.
-
-The user's variables take precedence.
-"""
+"""MLflow's own limits, 120 s and 7 retries, would delay the end of a run by many minutes. The
+user's variables take precedence."""
 
 
 @dataclass(frozen=True)

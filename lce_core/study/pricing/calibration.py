@@ -25,10 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Group = tuple[str, ...]
-"""Step kind, benchmark (only for cells) and method, such as ("cell", "ruler", "yarn").
-
-A prefix is a wider group.
-"""
+"""Step kind, benchmark (only for cells) and method, such as ("cell", "ruler", "yarn"). A prefix is
+a wider group."""
 
 LEAST = 8
 """Finished steps that a group needs to get a line."""
@@ -59,8 +57,7 @@ class Timing:
     measured: float
     judged: float | None = None
     """Prediction of a cost model fitted without this step, for the error estimate; None if the cost
-    model was not fitted.
-    """
+    model was not fitted."""
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,8 @@ Origin = Literal["data sheet", "measured", "guessed"]
 _CALIBRATION_SECONDS = 0.1
 """Seconds for which `timed_matmul` repeats the matrix product, and then the memory copy."""
 _SHARE_OF_MATMUL = 0.4
-"""Assumed ratio of a small model's FLOP/s on a CPU to a large matrix product's.
-
-The toy study's cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32).
-"""
+"""Assumed ratio of a small model's FLOP/s on a CPU to a large matrix product's. The toy study's
+cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32)."""
 _CPU_LAYER_SECONDS = 1e-3
 """Assumed seconds per layer and decoding pass on a CPU without finished steps."""
 _SIDE = 512

@@ -16,8 +16,7 @@ _LEAST_REST = 0.1
 """Smallest fraction of its predicted time left for a running step without reported progress."""
 _RELIABLE_FRACTION = 0.25
 """Fraction from which a step's progress alone determines its time left; before, the estimate is a
-weighted mean of the times that follow from progress and from prediction.
-"""
+weighted mean of the times that follow from progress and from prediction."""
 
 
 @dataclass(frozen=True)

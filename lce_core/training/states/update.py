@@ -18,8 +18,7 @@ from lce_core.training.states.rounding import noise, rounded
 Formula = Callable[..., tuple[Tensor, ...]]
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 22}
 """Elements per block if uncompiled: int64 temporaries of 1 MiB stay in a CPU's cache; those of 32
-MiB keep the number of launches low on a GPU.
-"""
+MiB keep the number of launches low on a GPU."""
 
 
 class RoundedUpdate:
