@@ -23,14 +23,12 @@ class TrainingJob(BaseModel):
     base_model: dict[str, Any]
     """Name, version and parameters of the base model's plug-in (`Plugin.identity`)."""
     method: dict[str, Any] | None
-    """Name, version and parameters of the method's plug-in; None trains the unmodified base
-    model."""
+    """Name, version and parameters of the method's plug-in; None trains the unmodified model."""
     training: Training
     from_scratch: bool
     """Initialise random weights from `seed` instead of loading the base model's weights."""
     base_folder: Path | None
-    """Folder with the tokenizer and, unless `from_scratch`, the weights; None loads from the
-    hub."""
+    """Folder with the tokenizer and, unless `from_scratch`, the weights; None means the hub."""
     rows: Path
     """Folder of the packed training rows (sequences of `row_length` token ids)."""
     seed: int = Field(ge=0)
@@ -53,8 +51,7 @@ class TrainingJob(BaseModel):
     """Machines that share the run; None means this machine."""
     threads: int = Field(default=1, ge=1)
     checkpoint_seconds: float = Field(default=60.0, ge=0)
-    """Minimum seconds between resume points. The trainer waits longer if writing a point is
-    slow."""
+    """Minimum seconds between resume points. The trainer waits longer if writing is slow."""
     step_timeout_seconds: float = Field(default=600.0, gt=0)
     """Maximum seconds that a process waits for the others during a training step. Then the run
     fails, so that a process that hangs does not block the others' GPUs."""

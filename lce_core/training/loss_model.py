@@ -31,9 +31,8 @@ class LossModel(nn.Module):
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of next-token losses, in nats.
 
-        The sum of weights[r, i] * nll(tokens[r, i]
-
-        tokens[r, :i]) over all rows r and all i >= 1. Tokens and weights are (rows, row_length).
+        The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and i >= 1.
+        Tokens and weights are (rows, row_length).
         """
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model

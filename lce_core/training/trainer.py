@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from accelerate import Accelerator, DistributedDataParallelKwargs, InitProcessGroupKwargs
+from accelerate import (  # type: ignore[import-untyped]
+    Accelerator,
+    DistributedDataParallelKwargs,
+    InitProcessGroupKwargs,
+)
 from accelerate.utils import GradientAccumulationPlugin  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
