@@ -41,7 +41,7 @@ class Looked:
     """Result of the looks after one stage of a run."""
 
     lines: tuple[str, ...]
-    """One per tested study, for the user."""
+    """One line for the user per tested study."""
     goes_on: bool
     """True if the run has a next stage."""
 

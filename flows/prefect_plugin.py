@@ -34,7 +34,7 @@ _MARK = "_lce_bare_names"
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Accept deployment names without a slash, and return the login for the server of `lce up`.
 
-    Prefect calls this while it is being imported, and logs an error.
+    Prefect calls this during its own import; it logs an error and goes on without the plug-in.
     """
     for client in _clients(ctx.prefect_version):
         read = getattr(client, _METHOD)

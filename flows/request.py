@@ -114,7 +114,7 @@ def _require_data(execution: Execution, studies: Sequence[str]) -> None:
 def _data_names(execution: Execution, studies: Sequence[str]) -> Iterator[str]:
     """Yield the data sets of all benchmarks, and of corpora of `studies` and shipped studies.
 
-    So several studies can share one execution file.
+    Names of other studies are known too: several studies can share one execution file.
     """
     for benchmark in BENCHMARKS.names():
         yield from BENCHMARKS.load(benchmark).all_data_sets()

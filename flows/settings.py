@@ -121,7 +121,7 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """Return the name in a study file, or `study` if it is no file; plug-ins are not read."""
+    """Return the name in a study file without checking the rest; `study` itself if no file."""
     if not (Path(study).suffix in (".yaml", ".yml") or is_file(Path(study))):
         return study
     path = study_path(study)
@@ -209,7 +209,7 @@ def joined_machine(file: Path, rank: int | None) -> AccelerateConfig:
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
-    """Parse ["name=folder", ...] into absolute paths by name; --data-folder takes addresses."""
+    """Parse ["name=folder", ...] into absolute paths (--data-folder: or addresses) by name."""
     folders = {}
     for pair in pairs:
         name, _, folder = pair.partition("=")

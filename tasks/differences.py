@@ -34,7 +34,7 @@ class Differences:
 
     num_equal: int
     rows: list[tuple[Any, ...]]
-    """`COLUMNS` and `CELLS`: first scores with two values, then scores of one side."""
+    """Rows of `COLUMNS` and `CELLS`: first scores with two values, then scores of one side."""
 
     def json(self) -> str:
         return format_rows((*COLUMNS, *CELLS), self.rows, "json")

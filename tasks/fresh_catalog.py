@@ -31,7 +31,7 @@ class Pace:
     share: float
     """Largest share of one core's time for polls and builds."""
     creates_missing: bool
-    """Create the catalog if none exists."""
+    """True to create a missing catalog."""
 
 
 BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, creates_missing=False)

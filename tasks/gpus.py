@@ -25,7 +25,7 @@ LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir(
 def visible_gpus() -> dict[str, str]:
     """Return the UUID of each GPU that this process may use, by its CUDA name, such as "0".
 
-    Does not import torch. A name that nvidia-smi does not list replaces the UUID.
+    Does not import torch. A name that nvidia-smi does not list stands for its own UUID.
     """
     installed = _query("index,uuid")
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -107,7 +107,7 @@ def _torn(database: sqlite3.Connection) -> str | None:
 
 @functools.cache
 def _revisions(schema: Schema) -> frozenset[str]:
-    """Return the Alembic revisions that the installed release accepts; none if any is accepted.
+    """Return the Alembic revisions that the installed release accepts; an empty set accepts any.
 
     A program that migrates databases accepts all of its revisions, else only the newest.
     """

@@ -115,7 +115,7 @@ class WorkQueue:
         return Claim(replace(unit, steps=free), shared=True)
 
     def in_parts(self, running: Iterable[Unit]) -> Iterator[tuple[Unit, Step, list[bool]]]:
-        """Yield unit, step and claimed flags of its unfinished parts if one is unclaimed.
+        """Yield each step with an unclaimed part: unit, step, and True per claimed unfinished part.
 
         Searches units that this run computes (`running`) and the queue, which others may compute.
         """

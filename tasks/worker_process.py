@@ -139,7 +139,7 @@ class WorkerProcess(Worker):
         self._send(execution.model_dump_json())
 
     def events(self, request: str) -> Iterator[Event]:
-        """Raise WorkerLostError if the process ended before it received the request."""
+        """See `Worker.events`. Raises WorkerLostError if the process ended before the request."""
         self._is_computing = True
         self._send(request)
         for line in self._events:

@@ -215,7 +215,7 @@ class Pool:
                 self._close_spare()
 
     def _idle_worker(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
-        """Remove an idle worker and return its places; ((), None) without one or its turn."""
+        """Remove an idle worker and return its places; ((), None) if another slot waited longer."""
         with self._lock:
             if self._waiting[0] != slot.places:
                 return (), None

@@ -77,13 +77,13 @@ class Chosen:
 
     budget: Budget
     plan: StudyPlan
-    """Reduced to the cells of the `taken` blocks and of blocks that are already done."""
+    """Plan reduced to the cells of the `taken` blocks and of blocks that are already done."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
-    """If blocks share forward passes; users see only its relative error."""
+    """Cost if blocks share forward passes; users see only its relative error."""
     hours: float
-    """Upper bound of the `taken` blocks, in the budget's unit."""
+    """Upper bound of the cost of the `taken` blocks, in the budget's unit."""
     device: str
     """"cpu", or a GPU such as "h100"."""
 
@@ -143,7 +143,8 @@ def within_budget(
     the store. On a machine without a GPU, a budget in gpuh is priced for an A100.
 
     Raises:
-      SpecError: if the text is not a budget, or names the price of the cheapest block if none fits.
+      SpecError: if the text is not a budget, or no block fits; then with the cheapest block's
+        price.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)

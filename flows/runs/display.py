@@ -27,7 +27,7 @@ class Display(Protocol):
     """Interface through which the scheduler shows the progress of a run."""
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """Record that a unit, and others that then will not run, ended; why, if it `failure`."""
+        """Record that units ended: one, and those that will not run because of its `failure`."""
 
     def refresh(self) -> None:
         """Update the display, about every half second."""

@@ -55,7 +55,7 @@ class FirstSeedDisplay:
         self._display.show(text)
 
     def close(self) -> None:
-        """Drop a table that is not ready: the table of all seeds follows immediately.
+        """Close the display. A table that is not ready is not shown: that of all seeds follows.
 
         Wait for the thread that builds it: both the thread and the caller's next step write the
         catalog.

@@ -331,7 +331,7 @@ class StudySpec(BaseModel):
 
     @property
     def num_cells(self) -> int:
-        """Counted without creating the cells."""
+        """Number of cells, counted without creating them."""
         of_one_seed = sum(
             len(entry.tasks) * len(entry.lengths) * sum(map(entry.evaluates, self.methods))
             for entry in self.benchmarks

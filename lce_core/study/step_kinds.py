@@ -192,7 +192,7 @@ class SearchSpec(StepSpec):
     weights: str | None = None
     """Digest of the base model's local folder; None for the hub."""
     method: SomeMethod
-    """Before its search."""
+    """The method before its search."""
     target_context: int
     """Tokens of each text whose loss is measured."""
     evaluation: Inference
@@ -284,7 +284,7 @@ class CellSpec(StepSpec):
     eval_length: int
     evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
-    """Equal to `statistics.estimates.INTERVALS`."""
+    """Settings of confidence intervals, equal to `statistics.estimates.INTERVALS`."""
     seed: int | None = None
     """Seed of the benchmark's samples; None if it needs no random numbers."""
     data: str | None = None

@@ -84,7 +84,7 @@ def _set_aside(home: Path, why: str) -> None:
 
 
 def _unusable(home: Path) -> str | None:
-    """Unlike `damage`, also detect that the store was moved or copied.
+    """Return why this store cannot use the database, like `damage`; it may have been moved.
 
     The database contains the absolute path of its artifacts, so MLflow would write them to the
     store's old folder.

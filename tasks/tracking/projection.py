@@ -51,9 +51,9 @@ class ProjectionReport:
     experiment_id: str
     written: int
     kept: int
-    """Up to date before."""
+    """Runs that were up to date."""
     removed: int
-    """Outdated ones, also counted in `written`, and obsolete ones."""
+    """Deleted runs: outdated ones, also counted in `written`, and obsolete ones."""
     seconds: float
 
 

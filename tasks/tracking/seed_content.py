@@ -34,10 +34,10 @@ from tasks.tracking.content import (
 )
 
 MAX_CURVE_POINTS = 300
-"""Per loss curve; a chart cannot show more."""
+"""Maximum points of a loss curve; a chart cannot show more."""
 
 MAX_TELEMETRY_POINTS = 50
-"""Per telemetry metric."""
+"""Maximum points of a telemetry metric."""
 
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
 """Keys of a training log's entries that become metrics in addition to the loss."""
