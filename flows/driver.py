@@ -66,6 +66,5 @@ def drive(
 
 
 def require_complete(run: RunContext, summary: RunSummary) -> None:
-    """Raise StudyIncompleteError if cells of the run's studies failed, now or earlier."""
     if failures := {**run.failed_before, **summary.failures}:
         raise StudyIncompleteError(", ".join(run.names), failures, len(summary.abandoned))

@@ -26,7 +26,6 @@ SHOWN_FIELDS = 3
 
 
 def lock_file(study: str) -> Path:
-    """Return the path of the study's lock file, which may not exist yet."""
     path = study_path(study)
     own = path.with_suffix(".lock")
     return own if study in shipped_studies() or own.is_file() else path.with_name(LOCK)
@@ -88,7 +87,6 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
 
 
 def read_lock(path: Path, study: str) -> Lock:
-    """Read a study's lock; refuse another study's."""
     try:
         with open_file(path) as file:
             text = file.read(MAX_CHARS + 1).decode()

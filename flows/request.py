@@ -95,7 +95,6 @@ def compile_request(study: str, execution: Execution, together: Sequence[str] = 
 
 
 def _require_data(execution: Execution, studies: Sequence[str]) -> None:
-    """Refuse unknown names and missing folders in `data_folders`."""
     if not execution.data_folders:
         return
     known = set(_data_names(execution, studies))

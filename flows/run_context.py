@@ -44,7 +44,6 @@ class RunContext:
 
     @property
     def done(self) -> set[str]:
-        """Fingerprints of the steps that were done before the run."""
         return {fingerprint for work in self.works for fingerprint in work.done}
 
     @property

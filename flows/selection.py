@@ -112,7 +112,6 @@ def _parse(select: str) -> dict[str, set[str]]:
 
 
 def _values(cell: PlannedCell, axis: str) -> set[str]:
-    """Return the values of an axis that select the cell; a variant has two spellings."""
     if axis == "variant":
         return {named(cell.method, cell.frozen) for named in (variant_name, variant_label)}
     value = getattr(cell, axis)

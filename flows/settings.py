@@ -184,7 +184,6 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 
 
 def read_accelerate_config(file: Path) -> AccelerateConfig:
-    """Read a YAML or JSON file of `accelerate config`."""
     try:
         return AccelerateConfig.model_validate(_read(file))
     except ValidationError as error:

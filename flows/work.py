@@ -82,7 +82,6 @@ class Work:
 
     @property
     def done(self) -> set[str]:
-        """Fingerprints of the steps that were done before the run."""
         return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
     @property

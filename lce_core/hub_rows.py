@@ -97,7 +97,6 @@ def _converted(address: RowsAddress) -> dict[str, dict[str, list[str]]]:
 
 
 def _write(address: RowsAddress, builder: DatasetBuilder, split: str, file: Path) -> None:
-    """Write the rows to `file`, which appears only when it is complete."""
     where = f"{address}, split {split!r} of {builder.config.name!r}"
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = 0

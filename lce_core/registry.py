@@ -162,7 +162,6 @@ class Registry(Generic[P]):
         importlib.invalidate_caches()
 
     def load(self, name: str, where: str = "") -> type[P]:
-        """Return the class registered as `name`."""
         if name in self._table:
             return self._table[name]
         where = where or self.package

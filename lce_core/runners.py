@@ -234,7 +234,6 @@ class Runner:
         return float(np.log(next(s["value"] for s in scores if s["metric"] == "perplexity")))
 
     def _chosen(self, step: Step) -> dict[str, Any]:
-        """Return the training setting that the parent `choice` replaces; {} without this parent."""
         if "choice" not in step.parents:
             return {}
         result = Record.read(self._parent(step, "choice")).result

@@ -40,7 +40,6 @@ class Differences:
         return format_rows((*COLUMNS, *CELLS), self.rows, "json")
 
     def text(self, *, everything: bool) -> str:
-        """Return a table of the rows, at most a screen of them or all, and a summary."""
         lines = []
         if self.rows:
             shown = self.rows if everything else self.rows[:MOST_ROWS]

@@ -43,7 +43,6 @@ _NICE = 10
 
 
 def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:
-    """Poll the store and update the catalog until `ended` is set."""
     pause = pace.seconds
     while not ended.wait(pause):
         clock = time.perf_counter()

@@ -56,7 +56,6 @@ class ProgressTracker:
             self._steps.pop(unit, None)
 
     def running(self) -> dict[str, str]:
-        """Return the latest progress line of each running unit."""
         with self._lock:
             return dict(self._lines)
 

@@ -26,7 +26,6 @@ class Slot:
 
     @property
     def number(self) -> int:
-        """Index of the slot's first place."""
         return self.places[0]
 
     def to_json(self) -> dict[str, Any]:

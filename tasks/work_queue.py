@@ -150,7 +150,6 @@ class WorkQueue:
         return time.monotonic() >= self._next_poll
 
     def poll(self) -> list[EndedElsewhere]:
-        """Remove and return the queued steps that other processes have finished or given up."""
         started = time.monotonic()
         listing, failed = self._store.listing(), self._failed_since()
         found: list[EndedElsewhere] = []

@@ -92,7 +92,6 @@ class Pool:
         self._slots.release(slot)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """See `Slots.is_crowded_out`."""
         return self._slots.is_crowded_out(kind)
 
     def run(
@@ -127,7 +126,6 @@ class Pool:
             self._mark_idle(slot)
 
     def close(self) -> None:
-        """End all workers, also those that are computing, and release the GPUs."""
         self.is_closed = True
         try:
             with self._lock:
@@ -225,7 +223,6 @@ class Pool:
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
 
     def _mark_idle(self, slot: Slot) -> None:
-        """Mark the slot as idle, and offer its worker to a slot whose actor waits for a node."""
         with self._lock:
             self._busy.discard(slot.places)
             if len(self._spare) < len(self._waiting) and slot.places in self._workers:

@@ -41,7 +41,6 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Parse "8gpuh", "100 cpuh", "2h" or "2" (wall-clock hours)."""
         found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", text.lower())
         unit = (found[2] or "h") if found else ""
         if not found or unit not in get_args(Unit) or not float(found[1]):

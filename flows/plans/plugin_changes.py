@@ -22,7 +22,6 @@ REMEDY = f"raise VERSION in the file, or give {ACCEPT} if the numbers stay the s
 
 
 def change_lines(states: Mapping[str, StepState]) -> list[str]:
-    """Return a line for the user about each changed plug-in."""
     lines = []
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         steps = f"{number:,} step{'s' * (number > 1)}"

@@ -64,7 +64,6 @@ class Prices:
 
     @property
     def is_calibrated(self) -> bool:
-        """True if enough finished steps were measured to correct predicted times."""
         return bool(self._calibration.lines)
 
     @cached_property
@@ -94,7 +93,6 @@ class Prices:
         return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
-        """Return the total price of several steps, with its relative error."""
         steps = list(steps)
         prices = [self.of(step) for step in steps]
         groups = (group_of(step.kind, step.axes) for step in steps)
@@ -152,7 +150,6 @@ def prices_of(
 def time_left(
     plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
-    """Return an estimator of the wall-clock time until all missing steps are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
     predicted = prices.predicted(steps, execution.training_processes)

@@ -82,7 +82,6 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
 
 
 def _unavailable(found: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a line for each of the most frequent reasons why cells cannot be computed."""
     for reason, number, benchmarks in found[:_MOST_REASONS]:
         yield f"unavailable: {number:,} cells of {benchmarks}: {reason}"
     if len(found) > _MOST_REASONS:
@@ -177,7 +176,6 @@ def _label(entry: MethodEntry) -> str:
 
 
 def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
-    """Describe lengths that only this entry sets, and the entry whose weights it uses, if any."""
     lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
     parts = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
     if source := study.weights_source_of(entry):
@@ -186,7 +184,6 @@ def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
 
 
 def _fitting(benchmarks: Sequence[_Columns], width: int) -> list[list[_Columns]]:
-    """Group consecutive benchmarks into tables of at most `width` characters."""
     groups: list[list[_Columns]] = []
     for columns in benchmarks:
         free = width - sum(_total_width(other) for other in groups[-1]) if groups else 0

@@ -45,7 +45,6 @@ class RunProgress:
             self._end(step, None, done=not failed)
 
     def running(self) -> dict[str, str]:
-        """Return the latest progress line of each running unit, by unit name."""
         return self._tracker.running()
 
     def __str__(self) -> str:

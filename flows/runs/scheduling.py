@@ -287,7 +287,6 @@ class Scheduler:
         self._finish(unit, steps - set(held), lost, reason)
 
     def _record_ended(self, found: Sequence[EndedElsewhere]) -> bool:
-        """Record steps that other processes have ended; return True if there are any."""
         for one in found:
             step, reason = {one.step.fingerprint}, ""
             if one.given_up is not None:

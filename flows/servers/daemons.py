@@ -98,7 +98,6 @@ def launch(
     port: int | None = None,
     url: str | None = None,
 ) -> Service:
-    """Start a service that outlives this process, and write its state file."""
     log = log_path(home, name)
     with log.open("wb") as output:
         process = subprocess.Popen(

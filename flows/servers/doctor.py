@@ -221,7 +221,6 @@ def _prefect() -> Check:
 
 
 def _plugin(home: Path) -> Check:
-    """Check that `prefect deployment run controlled-study` works as typed in the checkout."""
     settings = {key: v for key, v in environment(home).items() if key != "PREFECT_PLUGINS_ENABLED"}
     answer = subprocess.run(
         [sys.executable, "-c", _PLUGIN_TEST],
@@ -241,7 +240,6 @@ def _plugin(home: Path) -> Check:
 
 
 def _services(home: Path) -> Check:
-    """Check that all services of `lce up` run and answer, or that none runs."""
     found = {name: find(home, name) for name in NAMES}
     running = [service for service in found.values() if service]
     if not running:

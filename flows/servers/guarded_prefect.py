@@ -42,7 +42,6 @@ def client_auth(secret: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port

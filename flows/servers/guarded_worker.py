@@ -90,7 +90,6 @@ async def _without_hooks(*_: Any, **__: Any) -> Flow[[], None]:
 
 
 def main() -> None:
-    """Poll the pool until SIGTERM or SIGINT."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--name", required=True)

@@ -126,7 +126,6 @@ def deployment_command(home: Path, server: Service) -> str:
 
 
 def study_pages(home: Path) -> dict[str, str]:
-    """Return a link to the MLflow charts of each study, by study name."""
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
     return {
@@ -209,7 +208,6 @@ def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
 
 
 def _deploy(home: Path, server: Service) -> None:
-    """Create or update the work pool and the deployments of all shipped studies."""
     text = prefect_yaml()
     wanted = {
         "code": str(_ROOT),

@@ -34,7 +34,6 @@ def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
 def same_frequencies(
     model: ExtendedModel, texts: Sequence[TokenIds], new_tokens: int
 ) -> list[list[int]]:
-    """Return the indices of the texts, grouped by equal frequencies and attention."""
     keys = {length: model.request_key(length + new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}
     for index, text in enumerate(texts):

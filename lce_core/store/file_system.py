@@ -79,7 +79,6 @@ def probe(folder: Path) -> Probe:
 
 
 def require_fit(folder: Path) -> None:
-    """Check that the folder's file system is suitable for a store."""
     if lacks := probe(folder).lacks:
         raise SpecError(
             f"LCE_HOME {folder}",
@@ -127,7 +126,6 @@ def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
 
 
 def _locks(aside: Path) -> str | None:
-    """Test whether a lock excludes another process; return the fault, if any."""
     path = aside / "lock"
     path.write_bytes(b"lce")
     with path.open("rb+") as file:

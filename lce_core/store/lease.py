@@ -63,12 +63,10 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
 
 
 def locked(folder: Path) -> FileLock:
-    """Return the lock that a process must hold to acquire or release a lease."""
     return FileLock(folder / ".lock")
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Return True if a live process, this one or another, holds the lease."""
     held = _read(folder / f"{name}.json")
     return held is not None and is_alive(*held)
 

@@ -53,7 +53,6 @@ class Parcel:
 
     @classmethod
     def open(cls, path: Path) -> Parcel:
-        """Read the manifest of a parcel."""
         with _reading(path) as tar:
             first = tar.next()
             if first is None or first.name != MANIFEST or not first.isreg():

@@ -136,7 +136,6 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
 
 
 def _files_of_module(name: list[str], folder: Path, user_folders: PluginFolders) -> list[Path]:
-    """Return the user's files that importing a module loads: none of lce and libraries."""
     for package, folders in user_folders.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):

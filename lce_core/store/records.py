@@ -112,7 +112,6 @@ class Record(BaseModel):
 
     @classmethod
     def parse(cls, written: bytes) -> Record:
-        """Parse and verify the content of a record.json."""
         try:
             content = json.loads(written)
             if not isinstance(content, dict) or "format" not in content:

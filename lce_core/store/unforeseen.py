@@ -47,7 +47,6 @@ def explained(error: Exception, home: Path) -> LceError:
 
 
 def _disk_fault(error: Exception, home: Path) -> str | None:
-    """Return the system's message for a full or read-only disk, or None."""
     for one in _chain(error):
         if classify(one) == "disk_full":
             strerror = one.strerror if isinstance(one, OSError) else None

@@ -155,7 +155,6 @@ def keep(home: Path, verification: Verification) -> Path:
 
 
 def kept(home: Path) -> Iterator[Verification]:
-    """Yield all readable verifications of a store, sorted by cell and time."""
     for file in sorted((home / VERIFICATIONS).glob("*.json")):
         try:
             yield Verification.model_validate_json(read_file(file))

@@ -288,7 +288,6 @@ def check_weights(expects: Sequence[Expectation]) -> None:
 def _predicted_lengths(
     where: str, entry: Expectation, evaluated: Evaluated, units: Mapping[str, str]
 ) -> Sequence[int]:
-    """Return the lengths at which the study evaluates both perplexity and the benchmark."""
     texts = {name for name, unit in units.items() if unit == "perplexity"}
     losses, scores = (
         {

@@ -154,7 +154,6 @@ class StudyPlan:
 
 
 def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
-    """Yield name, summary and source of each method and of each profile of a benchmark."""
     for method in dict.fromkeys(type(entry.method) for entry in study.methods):
         yield {"part": "method", **_described(method)}
     profiles = {

@@ -140,7 +140,6 @@ class PlannedTraining:
     def _num_steps(
         self, variant: MethodEntry, shares: Sequence[float], per_step: Sequence[StepCost]
     ) -> list[int]:
-        """Return the optimizer steps of each run, by the study's `match`."""
         study = self.text.study
         tokens = study.train_tokens_of(variant)
         if study.match == "tokens":

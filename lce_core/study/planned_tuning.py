@@ -70,7 +70,6 @@ def _cell(
     domains: tuple[str, ...],
     domain: str,
 ) -> Step:
-    """Add the step that scores a trial on one domain of the validation text at its target."""
     study, target = text.study, text.study.target_of(trial)
     spec = CellSpec(
         base_model=text.base_model,

@@ -39,7 +39,6 @@ def add_plugin_folders(folders: tuple[Path, ...]) -> None:
 
 
 def _installed() -> Iterator[tuple[Path, str]]:
-    """Yield folder and distribution of each package with plug-ins, without importing it."""
     for entry in entry_points(group=ENTRY_POINTS):
         # Every installed entry point belongs to a distribution.
         name = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name

@@ -67,7 +67,6 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    """Load a recipe. Errors name `where`, the path of the key that contains the recipe's name."""
     known = recipe_names()
     if name not in known:
         raise SpecError(where, repr(name), "the name of a recipe", did_you_mean(name, known))

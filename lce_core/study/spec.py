@@ -153,7 +153,6 @@ class MethodEntry(Section):
 
     @property
     def is_tuned(self) -> bool:
-        """True if the study or others (published weights) fine-tuned the weights."""
         return self.tuned or self.checkpoint is not None or self.weights_of is not None
 
     @property

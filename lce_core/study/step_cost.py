@@ -54,7 +54,6 @@ class StepCost:
 
     @property
     def all_flops(self) -> float:
-        """FLOPs of the step, including those of generated tokens."""
         return self.flops + self.decoding.flops
 
 

@@ -88,7 +88,6 @@ class Tune(Section):
 
     @property
     def field(self) -> str:
-        """Name of the tuned field of `training`."""
         return next(field for field in _GRIDS if getattr(self, field))
 
     @property

@@ -40,7 +40,6 @@ class Unit:
 
     @cached_property
     def outputs(self) -> frozenset[str]:
-        """Fingerprints of the unit's steps."""
         return frozenset(step.fingerprint for step in self.steps)
 
     @property

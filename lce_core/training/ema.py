@@ -25,7 +25,6 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Update the average after an optimiser step."""
         for name, tensor in self.tensors.items():
             tensor.lerp_(self._parameters[name].detach().to(tensor.dtype), 1 - self._decay)
 

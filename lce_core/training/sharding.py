@@ -97,13 +97,11 @@ def shard(
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
-    """List the decoder layers of a model that is not sharded yet."""
     names = set(model._no_split_modules or ())
     return [part for part in model.modules() if type(part).__name__ in names]
 
 
 def _with_frequencies(model: PreTrainedModel) -> list[nn.Module]:
-    """List rotary modules with parameters, such as CLEX's."""
     return [
         part
         for part in model.modules()
@@ -126,7 +124,6 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def local_rows(tensor: Tensor) -> slice:
-    """Return the range of the whole tensor's rows that this process holds."""
     if not isinstance(tensor, DTensor):
         return slice(0, tensor.shape[0])
     mesh = tensor.device_mesh

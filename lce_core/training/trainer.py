@@ -57,7 +57,6 @@ model and writes as much, possibly over a slow network."""
 
 
 def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
-    """Return an Accelerator that the job alone configures."""
     # Accelerate prefers variables that `accelerate launch` and notebooks export to its arguments:
     # ACCELERATE_GRADIENT_ACCUMULATION_STEPS=1 would drop gradients and change every score.
     for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:  # noqa: TID251
@@ -152,7 +151,6 @@ class Trainer:
         return self._facts(entry, first, time.monotonic() - begin)
 
     def _steps(self, first: int, log: LossLog | None, report: Report) -> dict[str, Any]:
-        """Run the training steps from `first` on; return the last log entry."""
         entry: dict[str, Any] = {}
         saved = reported = previous = time.monotonic()
         pause = self.job.checkpoint_seconds
@@ -356,7 +354,6 @@ class Trainer:
         self.saved_step = step
 
     def _save_model(self) -> None:
-        """Save the checkpoint on the main process; the other processes send their shards."""
         if self.ema:
             self.ema.apply()
         weights: Mapping[str, torch.Tensor] = dict(self.model.named_parameters())

@@ -96,7 +96,6 @@ class LiveRuns:
                 client.set_terminated(run_id, "FAILED")
 
     def _open(self) -> dict[str, str]:
-        """Return the MLflow ids of the unfinished live runs, by the training run's fingerprint."""
         return {
             name: live.run_id
             for name, live in self._live.items()

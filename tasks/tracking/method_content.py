@@ -69,7 +69,6 @@ def method_content(
 
 
 def _shared(seeds: Sequence[RunContent]) -> Iterator[tuple[str, str]]:
-    """Yield the MLflow params, except the seed, that are equal in all seeds."""
     for key, value in seeds[0].params.items():
         if key != "seed" and all(seed.params.get(key) == value for seed in seeds):
             yield key, value

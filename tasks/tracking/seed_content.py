@@ -169,7 +169,6 @@ def _default_value(record: Record) -> float:
 
 
 def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
-    """Yield points of loss and telemetry at evenly spaced training steps and at the last one."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
     loss = TrainingSpec.curve_of(training.record.kind)
@@ -207,7 +206,6 @@ def _note(first: Mapping[str, Any], row: str, done: int, planned: int) -> str:
 
 
 def _datasets(steps: Iterable[FinishedStep]) -> tuple[DatasetInput, ...]:
-    """Return the texts and data sets that the steps read, each once."""
     found: dict[DatasetInput, None] = {}
     for step in steps:
         spec, lineage = step.record.spec, step.record.lineage

@@ -49,7 +49,6 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
 
 
 def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[FinishedStep]:
-    """Yield the planned steps whose artifact has a valid record and files of the right size."""
     for step in planned:
         if step["folder"] is None:
             continue

@@ -60,7 +60,6 @@ def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _columns(plan: Mapping[str, Any]) -> list[str]:
-    """Return the columns of the runs' table: each benchmark's mean at the target context."""
     at_target = (
         c["benchmark"] for c in plan["cells"] if c["eval_length"] == plan["target_context"]
     )
@@ -91,7 +90,6 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
-    """Return False for each group of runs, so that the UI does not expand the group."""
     groups = {}
     for cell in plan["cells"]:
         values = {**cell, "row": variant_name(cell["method"], cell["frozen"])}

@@ -71,7 +71,6 @@ class TimeLeft:
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
 
     def seconds(self, running: Mapping[str, Running]) -> float:
-        """Estimate the seconds until all steps are finished."""
         rest = {step: self._rest(step, running.get(step)) for step in self._left}
         chains: dict[str, float] = {}
         for steps, needs in self._units:

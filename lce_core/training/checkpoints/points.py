@@ -53,7 +53,6 @@ class Point:
         return self.folder / f"{_ASIDE}{self.path.name}"
 
     def shards(self) -> list[Path]:
-        """List the point's shard files in order."""
         count = json.loads((self.path / "point.json").read_text(encoding="utf-8"))["shards"]
         return [self.path / _file_name(index, count) for index in range(count)]
 
@@ -163,7 +162,6 @@ def sweep(folder: Path) -> None:
 
 
 def _points(folder: Path) -> list[Point]:
-    """List the points of a folder, latest first."""
     found = [_NAME.fullmatch(path.name) for path in folder.glob("point-*")]
     points = [Point(folder, int(name[1]), int(name[2], 16)) for name in found if name]
     return sorted(points, key=lambda point: point.step, reverse=True)
