@@ -60,7 +60,7 @@ class Tune(Section):
             if key in Training.model_fields and key not in cls.model_fields:
                 raise SpecError(
                     key,
-                    "a field that cannot be tuned, because it also changes rows, steps or arithmetic",
+                    "a field that cannot be tuned: it also changes rows, steps or arithmetic",
                     f"one of {', '.join(_GRIDS)}",
                     "write one study per value of this field",
                 )
