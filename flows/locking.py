@@ -36,9 +36,16 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
 
     If the store exists, also copy the lock there, so that `lce gc` keeps the locked artifacts.
 
+    Args:
+      study: name of a shipped study, or path of a study file.
+      execution: settings of the computation. A step has an id only if its input data is on this
+        machine, in one of the data folders of `execution`.
+      file: the lock file; None for the default of `lock_file`.
+
     Raises:
       SpecError: if the file is another study's lock or cannot be written, or if the new lock would
         lack ids of the old one because the data of their steps is missing on this machine.
+      DataError: if the file exists but is not a lock.
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
@@ -65,7 +72,12 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
 
 
 def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
-    """Print each step whose id differs from the lock, and why; return True if none differs."""
+    """Print each step whose id differs from the lock, and why; return True if none differs.
+
+    Raises:
+      SpecError: if the lock file is missing or belongs to another study.
+      DataError: if the file is not a lock.
+    """
     path = file or lock_file(study)
     request = compile_request(study, execution)
     if not is_file(path):

@@ -37,6 +37,7 @@ MAX_CPU_SLOTS = 8
 
 
 def home() -> Path:
+    """Return the store's folder: $LCE_HOME, or ./lce-home."""
     return Path(os.environ.get("LCE_HOME", DEFAULT_HOME)).absolute()
 
 

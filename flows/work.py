@@ -112,6 +112,11 @@ def preflight(
     All studies are checked before the store is prepared. The checks write nothing to the store
     except digests of data files and accepted plug-in changes.
 
+    Args:
+      studies: names of shipped studies, or paths of study files.
+      execution: settings of the computation.
+      options: which cells to compute.
+
     Raises:
       SpecError: if a study, an option or the MLflow server's URL is wrong, a base model was not
         fetched, a plug-in changed without a new VERSION, or the store's file system does not

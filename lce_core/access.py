@@ -135,8 +135,10 @@ class Guard:
         """Guard `app`.
 
         Args:
+          app: The ASGI application behind the guard.
           secret: The secret that a request must contain as Basic password or Bearer token. The
             login page exchanges it for a cookie.
+          port: Port on which the server listens; the host and origin of a request must name it.
           local_storage: Entries that the login page writes into the browser's local storage, for
             applications whose pages set their own `Authorization` header.
           in_band_websockets: True if `app` authenticates inside a WebSocket, so that the handshake

@@ -19,9 +19,10 @@ _ALLOCATOR = "PYTORCH_ALLOC_CONF"
 
 
 def allocator_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that let torch use almost all GPU memory; {} if it has own settings.
+    """Return environment variables that let torch use almost all memory of a GPU.
 
     With expandable segments, tensors of different sizes leave few gaps that no tensor fits into.
+    Return {} if `environment` has settings of torch's allocator.
     """
     if any(name in environment for name in (_ALLOCATOR, "PYTORCH_CUDA_ALLOC_CONF")):
         return {}

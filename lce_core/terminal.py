@@ -53,7 +53,10 @@ def guard_terminal(*, coloured: bool = False) -> None:
 
 
 class Guarded:
-    """A terminal stream that escapes control characters in everything written to it."""
+    """A terminal stream that escapes control characters in everything written to it.
+
+    All other attributes come from the wrapped stream.
+    """
 
     def __init__(self, stream: TextIO, *, coloured: bool = False, bars: bool = False) -> None:
         self.unguarded, self._bars = stream, bars

@@ -1,6 +1,7 @@
 """Replace an unusable catalog or MLflow database before a command or a run needs it.
 
-The code that builds a catalog is imported only if needed, so that commands stay fast.
+Commands that read the catalog call this module first. To keep them fast, the code that builds a
+catalog is imported only if a catalog must be rebuilt.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from tasks.questions import catalog_path
 
 
 def damage(home: Path) -> str | None:
-    """Return why the catalog is unusable, to complete "it is ..."; None if usable or missing."""
+    """Return why the catalog is unusable, as a phrase that completes "it is ...".
+
+    Return None if the catalog is usable or missing.
+    """
     return catalog_damage(catalog_path(home))
 
 

@@ -13,6 +13,7 @@ from tasks.own_code import child_environment
 
 
 def catalog_path(home: Path) -> Path:
+    """Return the path of the results catalog."""
     return home / CATALOG
 
 

@@ -71,6 +71,7 @@ def environment(home: Path) -> dict[str, str]:
     """Return the environment for a server of `home`, based on this process's environment.
 
     The user's PREFECT_* and MLFLOW_* variables are removed, because they configure other servers.
+    Only the variables in `RESTRICTING` are kept.
     """
     inherited = {
         key: value

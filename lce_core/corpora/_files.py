@@ -43,6 +43,12 @@ class ListedDomains(Corpus):
         return self.domain_names
 
     def _location(self, folders: Mapping[str, Path]) -> Path:
+        """Return what `data_folders` gives for this folder: a path, or a hub data set's address.
+
+        Raises:
+          UnavailableError: if `data_folders` lacks the name `folder`, or gives a path that is no
+            folder.
+        """
         place = folders.get(self.folder)
         if place is None or not (is_address(place) or place.is_dir()):
             raise UnavailableError(
@@ -71,7 +77,12 @@ def split_of(name: str, held_out_percent: float) -> Split:
 
 
 def decoded(data: bytes, file: Path, offset: int = 0) -> str:
-    """Decode UTF-8 bytes that start at byte `offset` of a file."""
+    """Decode UTF-8 bytes that start at byte `offset` of a file.
+
+    Raises:
+      DataError: if the bytes are not UTF-8; the message has the position of the first such byte in
+        the file.
+    """
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -89,6 +89,8 @@ class JsonlFolder(ListedDomains):
         return local_folder(self._location(folders), tuple(f"*{one}" for one in self.endings))
 
     def _files(self, root: Path) -> list[str]:
+        """Return the paths of all text files relative to `root`, with slashes, sorted."""
+
         def refuse(error: OSError) -> None:
             raise unreadable(Path(error.filename), error) from error
 

@@ -130,7 +130,8 @@ class Streamed(ListedDomains, StreamedCorpus):
                 raise DataError(
                     beginning + name,
                     "a file of unknown format",
-                    "names in .parquet, .jsonl or .json, the latter two also in .gz or .zst",
+                    "names that end in .parquet, .jsonl or .json; the JSON formats also with .gz or"
+                    " .zst",
                     "change `files` to match only such names",
                 )
         return beginning, sorted(chosen)
@@ -189,6 +190,12 @@ def _kind(name: str) -> str | None:
 
 
 def _tables(file: str, kind: str) -> Iterator[pa.Table]:
+    """Yield the file's rows in tables of at most `BLOCK_ROWS` rows.
+
+    Raises:
+      DataError: if the file cannot be read in the format that its name implies.
+      OSError: if the connection to the hub broke. A retry resumes after the last complete block.
+    """
     with _readable(file):
         from datasets import load_dataset
 
@@ -227,6 +234,7 @@ def _reading_errors() -> tuple[type[Exception], ...]:
 
 
 def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
+    """Return the values of the column `field`; "a.b" is the field b of the column a."""
     names = field.split(".")
     if names[0] not in table.column_names:
         raise DataError(

@@ -64,7 +64,11 @@ class TokenShards(TokenPool):
 def _index(
     folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return held-out flag, domain, number of tokens and `name_key` of each document."""
+    """Return four arrays (documents,) of a segment.
+
+    The arrays contain True for held-out documents, the domain's index, the number of tokens, and
+    `name_key`.
+    """
     check_sizes(folder, facts, dtype)
     columns = ["domain", "tokens", "held_out", "key"]
     try:

@@ -215,5 +215,8 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
 
 
 def name_key(name: str) -> int:
-    """Return the first 64 bits of the name's sha256, a reproducible pseudorandom sort key."""
+    """Return a number that serves as a reproducible pseudorandom sort key for a document's name.
+
+    The number is the first 64 bits of the name's sha256.
+    """
     return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")

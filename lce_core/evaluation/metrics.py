@@ -38,13 +38,19 @@ def contains(answer: str, expected: str) -> float:
 
 
 def first_integer(text: str) -> int | None:
-    """Return the first number; source: passkey of github.com/jquesnelle/yarn@995db5b."""
+    """Return the first run of decimal digits in `text`, or None.
+
+    Source: passkey evaluation of github.com/jquesnelle/yarn@995db5b.
+    """
     found = re.search(r"[0-9]+", text)
     return int(found.group()) if found else None
 
 
 def last_integer(text: str) -> int | None:
-    """Return the last number; source: lines of github.com/DachengLi1/LongChat@4b5faa5, utils.py."""
+    """Return the last run of decimal digits in `text`, or None.
+
+    Source: lines task of github.com/DachengLi1/LongChat@4b5faa5 (longeval/utils.py).
+    """
     found = re.findall(r"[0-9]+", text)
     return int(found[-1]) if found else None
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
 _OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
-"""Keys of the source's config.json that are not copied; `auto_map` names code, for example."""
+"""Keys of the source's config.json that are not copied. The exported file has new values for them,
+or lacks them: `auto_map`, for example, names code that is not exported."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
 """Keys of `rope_parameters` that older releases expect at the top level of config.json."""
 

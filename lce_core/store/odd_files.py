@@ -48,6 +48,12 @@ def read_file(path: Path) -> bytes:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file.
+
+    Raises:
+      OSError: if the file does not exist or cannot be read.
+      ValueError: if the content is not a JSON object.
+    """
     try:
         content = json.loads(read_file(path))
     except RecursionError:

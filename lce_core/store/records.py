@@ -112,6 +112,12 @@ class Record(BaseModel):
 
     @classmethod
     def parse(cls, written: bytes) -> Record:
+        """Parse and verify the content of a record.json.
+
+        Raises:
+          SealError: if the content does not match the digest in the file.
+          ValueError: if the content is not a record.
+        """
         try:
             content = json.loads(written)
             if not isinstance(content, dict) or "format" not in content:
@@ -138,6 +144,7 @@ class Record(BaseModel):
         return len(self.files_in(folder)) < len(self.files)
 
     def write(self, folder: Path) -> None:
+        """Write `folder`/record.json with the digest of its content, atomically by rename."""
         write_json(folder / RECORD, sealed(self.model_dump(mode="json")))
 
 
@@ -155,6 +162,7 @@ def _seal_of(content: Mapping[str, Any]) -> str:
 
 
 def environment() -> dict[str, Any]:
+    """Return the Python version, libraries, git commit and hardware of this process as JSON."""
     # Cache only `_host`: a process may import torch after it has written its first artifact.
     return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
 

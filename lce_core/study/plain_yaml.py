@@ -1,8 +1,8 @@
 """Load YAML files that users write (study files, execution files) with strict rules and limits.
 
-Duplicate keys and keys that are not strings hide mistakes; a few lines of aliases can expand to
-billions of values. Size and nesting are limited so that Python neither hangs nor raises
-RecursionError.
+The loader rejects duplicate keys and keys that are not strings, because they hide mistakes. It
+rejects aliases, because a few lines of aliases can expand to billions of values. It limits size and
+nesting, far above any real study file, so that Python neither hangs nor raises RecursionError.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MAX_DEPTH = 32
 MAX_DIGITS = 40
 """Maximum characters of an integer; 64-bit ones need at most 20 digits."""
 _SHOWN_CHARS = 60
+"""Maximum characters of a value that an error quotes."""
 
 
 def beginning_of(path: Path) -> str:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
 USABLE_FRACTION = 0.96
-"""Fraction of memory for tensors; the rest allows for fragmentation, which is small with expandable
-segments. One 80 GB H100 then keeps the attention outputs of Llama-2-7B at 32k, which needs 80.4 of
-85 GB."""
+"""Fraction of the device's memory that tensors may take; the rest allows for fragmentation, of
+which expandable segments (`lce_core.execution.allocator_settings`) leave little. One 80 GB H100
+then keeps the attention outputs of Llama-2-7B at 32k, which needs 80.4 of 85 GB."""
 _BLOCK_TOKENS = 1024
 """Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""
 _CONTEXT_BYTES = 1.5e9

@@ -31,7 +31,7 @@ _SETTINGS = {
     "RAY_NUM_REDIS_GET_RETRIES": "2",
 }
 _FORWARDED = ("HF_", "LCE_", "TRANSFORMERS_")
-"""Prefixes of variables that workers on other nodes receive."""
+"""Prefixes of the environment variables that workers on other nodes receive."""
 
 
 def connected(engine: str) -> Any:
@@ -127,7 +127,10 @@ def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
 
 
 def environment() -> dict[str, dict[str, str]]:
-    """Return the actors' `runtime_env`: path of this code, `_FORWARDED`, allocator settings."""
+    """Return the actors' `runtime_env`: the path of this code, and variables of `_FORWARDED`.
+
+    torch's allocator gets settings as in a local worker.
+    """
     passed = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
     allocator = allocator_settings(os.environ)
     return {"env_vars": {**passed, **allocator, "PYTHONPATH": python_path()}}

@@ -52,6 +52,7 @@ def artifact_root(home: Path) -> Path:
 
 
 def tracking_uri(home: Path) -> str:
+    """Return the URI for `mlflow server --backend-store-uri` and MLFLOW_TRACKING_URI."""
     return f"sqlite:///{database(home)}"
 
 

@@ -16,7 +16,7 @@ from tasks.tracking.database import artifact_root, tracking_uri
 
 ADDRESS = "127.0.0.1"
 OPEN_PATHS = ("/health",)
-"""Paths without a secret, so that a process can test whether the server is ready."""
+"""Paths that need no secret, so that a process can test whether the server is ready."""
 
 
 def settings(home: Path, port: int) -> dict[str, str]:
