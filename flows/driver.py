@@ -1,8 +1,7 @@
 """Compute a run: `lce run`, `lce worker` and the Prefect deployment all call `drive`.
 
-Before `drive`, the callers call `flows.work.preflight`, which determines the missing steps. The
-callers differ in how they submit units (as Prefect tasks or in threads), in their display and in
-how they record results.
+They differ in how they submit units (as Prefect tasks or in threads), in their display and in how
+they record results.
 """
 
 from __future__ import annotations
@@ -34,19 +33,12 @@ def drive(
 ) -> RunSummary:
     """Compute all units of a run, and meanwhile update the catalog with finished cells.
 
-    A unit is a list of steps that one worker computes one after the other.
-
     Args:
-      run: the run, with the works that `preflight` returned.
-      submit: starts a unit, as a Prefect task or in a thread.
-      display: shows progress; `drive` closes it.
-      host: name of this process, different from the names of other processes that use the store.
-        It decides the order of equally expensive units, so that processes which start at the same
-        time claim different units.
+      host: unique name of this process. It decides the order of equally expensive units, so that
+        processes which start at the same time claim different units.
       tracks_training: True to show training runs in MLflow while they train.
-      waits: True to wait for steps that other processes are computing, once this process has
-        nothing else to do. False to leave such steps to those processes and return.
-      stop: once it is set, no further unit starts, and running units may finish within its grace
+      waits: False leaves steps that other processes are computing to them.
+      stop: once it is set, no further unit starts, and running units may finish in its grace
         period.
 
     Raises:
@@ -74,6 +66,5 @@ def drive(
 
 
 def require_complete(run: RunContext, summary: RunSummary) -> None:
-    """Raise StudyIncompleteError if cells of the run's studies failed, now or in an earlier run."""
     if failures := {**run.failed_before, **summary.failures}:
         raise StudyIncompleteError(", ".join(run.names), failures, len(summary.abandoned))

@@ -1,8 +1,7 @@
 """`lce lock`: write the ids of a study's steps to a lock file, or list ids that have changed since.
 
-A step's id is a hash of everything that its result depends on. The lock file of FOLDER/mine.yaml is
-FOLDER/mine.lock if that file exists, else FOLDER/study.lock. The lock file of a shipped study NAME
-is always NAME.lock, beside the study's file.
+The lock file of FOLDER/mine.yaml is FOLDER/mine.lock if that file exists, else FOLDER/study.lock.
+The lock file of a shipped study NAME is always NAME.lock, beside the study's file.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from lce_core.study.lock import MAX_CHARS, Lock, lock_of
 from lce_core.study.plan_diff import LockChange, lock_changes
 
 SHOWN_FIELDS = 3
-"""`lce lock --check` prints at most this many changed fields of a step, and counts the rest."""
+"""Changed fields of a step that `lce lock --check` prints."""
 
 
 def lock_file(study: str) -> Path:
-    """Return the path of the study's lock file, which may not exist yet."""
     path = study_path(study)
     own = path.with_suffix(".lock")
     return own if study in shipped_studies() or own.is_file() else path.with_name(LOCK)
@@ -101,12 +99,6 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
 
 
 def read_lock(path: Path, study: str) -> Lock:
-    """Read the lock of the study named `study` from a file.
-
-    Raises:
-      SpecError: if the file is the lock of another study.
-      DataError: if the file is not a lock, or cannot be read.
-    """
     try:
         with open_file(path) as file:
             text = file.read(MAX_CHARS + 1).decode()
@@ -126,11 +118,8 @@ def read_lock(path: Path, study: str) -> Lock:
 def compare_with_lock(request: Request, store: Store) -> str | None:
     """Compare a study's step ids with its lock file, and copy the lock to the store.
 
-    A run calls this before it starts. Because of the copy, `lce gc` keeps the locked artifacts.
-
-    Returns:
-      A note for the user if ids differ from the lock, or if the lock cannot be read. None if all
-      ids are equal, the study has no lock, or the file is the lock of another study.
+    The copy makes `lce gc` keep the locked artifacts. Returns a note for the user if ids differ
+    from the lock, or if the lock cannot be read.
     """
     path = lock_file(request.study)
     if not is_file(path):
@@ -149,7 +138,7 @@ def compare_with_lock(request: Request, store: Store) -> str | None:
 
 
 def _require_data_of_locked(path: Path, old: Lock, request: Request) -> None:
-    """Raise SpecError if a step in `old` now has no id because its data is missing."""
+    """Refuse to drop a step of `old` that has no id because its data is missing."""
     missing = {(step.kind, step.name) for step in request.whole.expected.values()}
     missing -= {(step.kind, step.name) for step in request.whole.steps.values()}
     if lost := [step for step in old.steps.values() if (step.kind, step.name) in missing]:

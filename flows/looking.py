@@ -47,8 +47,7 @@ class Looked:
 def look(run: RunContext) -> Looked:
     """Test the comparisons of the run's studies that have reached a look, and record the outcomes.
 
-    Failed cells do not stop a look: their comparisons stay open. If seeds are left, give the run
-    the work of its next stage.
+    Failed cells leave their comparisons open. If seeds are left, give the run its next stage.
     """
     reached = [work for work in run.works if work.look]
     if not reached:
@@ -95,10 +94,7 @@ def _tested(work: Work, store: Store) -> str:
 
 
 def _one_each(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return one row per comparison.
-
-    With several profiles of a benchmark, prefer a profile in which the comparison is open.
-    """
+    """Return one row per comparison, of several profiles preferably one in which it is open."""
     found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["outcome"] not in SETTLED, reverse=True):
         found.setdefault(key_of(row), row)

@@ -1,14 +1,12 @@
 """Prefect plug-in that makes the command `prefect deployment run controlled-study` work.
 
-The server of `lce up` requires the secret of its home. When a `prefect` command connects to exactly
-that server, the plug-in supplies the secret. No other server receives the secret.
+It supplies the secret to a `prefect` command that connects to exactly the server of `lce up`.
 
 Without the plug-in, this command needs a name of the form FLOW/DEPLOYMENT. With the plug-in, a name
-without a slash means the deployment of that name in the flow `controlled-study`; names with a slash
-pass unchanged. Prefect loads the plug-in through the entry point `prefect.plugins`, but only in a
-folder whose pyproject.toml enables plug-ins in [tool.prefect.plugins], as the checkout's does. The
-plug-in wraps a method of two client classes that are not stable API. If Prefect moves them, the
-plug-in raises an error that recommends the form FLOW/DEPLOYMENT, which always works.
+without a slash means a deployment of the flow `controlled-study`. Prefect loads the plug-in through
+the entry point `prefect.plugins`, but only in a folder whose pyproject.toml enables plug-ins in
+[tool.prefect.plugins], as the checkout's does. The plug-in wraps a method of two client classes
+that are not stable API. If Prefect moves them, the error recommends the form FLOW/DEPLOYMENT.
 """
 
 from __future__ import annotations
@@ -36,12 +34,7 @@ _MARK = "_lce_bare_names"
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Accept deployment names without a slash, and return the login for the server of `lce up`.
 
-    Prefect calls this while it is being imported. If an error is raised here, Prefect logs the
-    error and continues without the plug-in.
-
-    Raises:
-      PrefectMovedError: if Prefect's client classes have moved or changed.
-      ServiceError: if other users can read the home's secret.
+    Prefect calls this during its own import; it logs an error and goes on without the plug-in.
     """
     for client in _clients(ctx.prefect_version):
         read = getattr(client, _METHOD)
@@ -52,22 +45,22 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
 
 def is_active() -> bool:
-    """Return True if Prefect in this process accepts deployment names without a slash."""
+    """Return True if Prefect accepts deployment names without a slash."""
     import prefect
 
     return all(hasattr(getattr(c, _METHOD), _MARK) for c in _clients(prefect.__version__))
 
 
 def full_name(name: str) -> str:
-    """Put the flow's name before a name without a slash; return any other name unchanged."""
+    """Put the flow's name before a name without a slash."""
     return name if "/" in name else f"{FLOW}/{name}"
 
 
 def _credentials(api_url: str) -> dict[str, str]:
-    """Return the client settings (URL and secret) for the home's server.
+    """Return URL and secret for the home's server, or {}.
 
-    Return an empty dict if `api_url` belongs to another server, if the user has set credentials, or
-    if the server does not prove that it knows the secret.
+    It is {} for another server, if the user has set credentials, or if the server does not prove
+    that it knows the secret.
     """
     server, given = find(home(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:

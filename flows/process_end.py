@@ -7,14 +7,9 @@ from dataclasses import dataclass
 
 @dataclass
 class ProcessEnd:
-    """Exit code that the process of a command must have.
-
-    `lce run` and `lce worker` set the field, and the entry point of `lce` reads it afterwards.
-    """
+    """Exit code of a command's process, which the entry point of `lce` reads afterwards."""
 
     skips_handlers: bool = False
-    """True to exit without running atexit handlers, because Prefect's server or Ray's head died.
-
-    Without its server, Prefect's handler retries each pending record for minutes. Without its head,
-    Ray's handler has crashed with a segmentation fault.
-    """
+    """Exit without atexit handlers, because Prefect's server or Ray's head died. Without its
+    server, Prefect's handler retries each pending record for minutes. Without its head, Ray's
+    handler has crashed with a segmentation fault."""

@@ -30,7 +30,7 @@ from tasks.slots import Slot
 from tasks.work_queue import Claim
 
 LINE_SECONDS = 60.0
-"""Interval at which a worker prints its progress while no unit starts or finishes."""
+"""Pause between progress lines while no unit starts or finishes."""
 
 
 def pull_studies(
@@ -44,21 +44,13 @@ def pull_studies(
 ) -> None:
     """Compute the missing steps of these studies, then update the catalog and MLflow.
 
-    Steps that another worker is computing are left to that worker.
-
     Args:
-      studies: names of shipped studies, or paths of study files. Units of the first study come
-        first.
-      execution: settings of the computation.
-      options: which cells of each study to compute.
-      waits: True to wait, once this worker has nothing else to do, for steps that other workers are
-        computing, and to take over the steps of workers that die. False to return instead; the
-        other workers then update the catalog and MLflow when they finish.
+      waits: True to wait for steps that other workers are computing, and to take over the steps of
+        workers that die. With False, the last worker updates the catalog and MLflow.
       grace: seconds that running units have to finish after SIGTERM.
       end: receives True in `skips_handlers` if the Ray cluster was lost.
 
     Raises:
-      SpecError: if a study, a setting or an option is wrong. Then nothing was computed.
       StoreError: if the disk is full, or a damaged catalog cannot be renamed.
       StudyIncompleteError: if some cells failed, in this run or an earlier one.
       KeyboardInterrupt: after SIGTERM, once the workers have ended and released their leases.
@@ -104,19 +96,14 @@ def pull_studies(
 
 
 class LogLines:
-    """A display that prints a line whenever a unit starts or ends, for runs without a live view.
-
-    Args:
-      console: terminal that receives the lines.
-      progress: counts the finished cells and estimates the remaining time.
-    """
+    """A display that prints a line whenever a unit starts or ends, for runs without a live view."""
 
     def __init__(self, console: Console, progress: RunProgress) -> None:
         self._console, self._lock, self._last_line = console, threading.Lock(), time.monotonic()
         self.progress = progress
 
     def log(self, line: str) -> None:
-        """Print a line with the current time. May be called from several threads."""
+        """Print a line with the current time, from any thread."""
         # A log that cannot be written, for example on a full disk, must not end the run.
         with self._lock, suppress(OSError):
             self._last_line = time.monotonic()
@@ -144,7 +131,6 @@ class LogLines:
         return submit_logged
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """Count the units' steps as ended; `logged` prints a failure."""
         self.progress.end(units, failed=bool(failure))
 
     def refresh(self) -> None:
@@ -155,11 +141,9 @@ class LogLines:
             self.log(f"{self.progress}, {self.progress.time}  {running}")
 
     def show(self, text: str) -> None:
-        """Print a text as it is, without the time in front."""
         self._console.print(text)
 
-    def close(self) -> None:
-        """Do nothing: this display holds no resources."""
+    def close(self) -> None: ...
 
 
 @contextmanager

@@ -30,17 +30,17 @@ class Request:
     """A study, its execution settings and the plan compiled from both."""
 
     study: str
-    """Name of a shipped study, or path of a study file."""
+    """Name of a shipped study, or path."""
     execution: Execution
     plan: StudyPlan
     """The plan without the later seeds of methods that a look has settled."""
     whole: StudyPlan
     """The plan with all seeds of all methods."""
     where: str
-    """The study's file as error messages name it: NAME.yaml if shipped, else the path."""
+    """The study's file as errors name it: NAME.yaml if shipped, else the path."""
 
     def arguments(self) -> list[str]:
-        """Return the arguments of `lce run` that compute this study, with absolute paths."""
+        """Return the arguments of `lce run` for this study, with absolute paths."""
         execution = self.execution
         shipped = self.study in shipped_studies()
         found = [self.study if shipped else str(Path(self.study).absolute())]
@@ -56,7 +56,7 @@ class Request:
 
 
 def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
-    """Return a study and its settings, completed by the arguments of its last run in this home.
+    """Complete a study and its settings by the arguments of its last run in this home.
 
     If the user names no folders, those of the last run count, as far as they still exist. A study
     that is neither shipped nor a file may be the name of a study that ran from a file.
@@ -83,17 +83,7 @@ def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
 
 
 def compile_request(study: str, execution: Execution, together: Sequence[str] = ()) -> Request:
-    """Read a study and compile its plan for these execution settings.
-
-    Args:
-      study: name of a shipped study, or path of a study file.
-      execution: settings of the computation.
-      together: all studies of the command, which share one set of data folders.
-
-    Raises:
-      SpecError: if the study file or the execution settings are wrong.
-      DataError: if the corpus exists but cannot be read.
-    """
+    """Read a study and compile its plan; studies run `together` share data folders."""
     spec, where = open_study(study, execution)
     _require_data(execution, [study, *together])
     with FileFacts(execution.home).in_use():
@@ -105,11 +95,6 @@ def compile_request(study: str, execution: Execution, together: Sequence[str] = 
 
 
 def _require_data(execution: Execution, studies: Sequence[str]) -> None:
-    """Raise an error if a name in `data_folders` is unknown, or if its folder does not exist.
-
-    Raises:
-      SpecError: if a name or folder is wrong.
-    """
     if not execution.data_folders:
         return
     known = set(_data_names(execution, studies))
@@ -126,9 +111,9 @@ def _require_data(execution: Execution, studies: Sequence[str]) -> None:
 
 
 def _data_names(execution: Execution, studies: Sequence[str]) -> Iterator[str]:
-    """Yield the data sets of all benchmarks, and of the corpora of `studies` and shipped studies.
+    """Yield the data sets of all benchmarks, and of corpora of `studies` and shipped studies.
 
-    Names of other studies are known too, so that several studies can share one execution file.
+    Names of other studies are known too: several studies can share one execution file.
     """
     for benchmark in BENCHMARKS.names():
         yield from BENCHMARKS.load(benchmark).all_data_sets()

@@ -17,12 +17,7 @@ from tasks.workers import Pool
 
 
 class RunContext:
-    """A run of one or several studies: its work, workers, progress and outcome.
-
-    Args:
-      works: the work of each study; all have the same execution settings. Units of the first study
-        come first.
-    """
+    """A run of one or several studies; the units of the first study come first."""
 
     def __init__(self, works: Sequence[Work]) -> None:
         self.execution = works[0].request.execution
@@ -40,26 +35,23 @@ class RunContext:
 
     @property
     def units(self) -> list[Unit]:
-        """All units to do. Units that produce inputs of others come before them."""
+        """All units to do, producers before consumers."""
         return [unit for work in self.works for unit in work.units]
 
     @property
     def predicted(self) -> dict[str, Predicted]:
-        """Predicted time of each step to do, by fingerprint."""
         return {name: one for work in self.works for name, one in work.predicted.items()}
 
     @property
     def done(self) -> set[str]:
-        """Fingerprints of the steps that were done before the run."""
         return {fingerprint for work in self.works for fingerprint in work.done}
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Reasons of the steps that failed permanently in an earlier run, by "KIND NAME"."""
+        """Reasons of permanent failures in an earlier run, by "KIND NAME"."""
         return {step: why for work in self.works for step, why in work.failed_before.items()}
 
     def progress(self) -> RunProgress:
-        """Return a new counter of finished cells and remaining time, for a display."""
         wanted = [cell for work in self.works for cell in work.wanted.cells]
         cells = [cell.step.fingerprint if cell.step else None for cell in wanted]
         slots = slots_here(self.execution)
@@ -74,7 +66,6 @@ _CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
 
 @contextmanager
 def current(run: RunContext) -> Iterator[None]:
-    """Make `current_run` return this run during the `with` block."""
     token = _CURRENT.set(run)
     try:
         yield
@@ -83,5 +74,5 @@ def current(run: RunContext) -> Iterator[None]:
 
 
 def current_run() -> RunContext | None:
-    """Return the run that `lce run` prepared for the flow; None if a deployment started it."""
+    """Return the run that `lce run` prepared; None in a deployment."""
     return _CURRENT.get()

@@ -17,13 +17,11 @@ AXES = ("base_model", "method", "variant", "frozen", "seed", "benchmark", "task"
 def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     """Return the plan with only the selected cells and their ancestors.
 
-    A cell is selected if, on every axis in `select`, it has one of the values given for that axis.
     `method=yarn` selects both variants of a method, `variant=yarn` the frozen one, and
     `variant=yarn-tuned` or `variant=yarn tuned` the tuned one.
 
     Raises:
-      SpecError: if an axis is unknown, if a value does not occur in the plan, or if no cell matches
-        on all axes.
+      SpecError: if an axis is unknown, a value does not occur in the plan, or no cell matches.
     """
     if not select.strip():
         return plan
@@ -54,7 +52,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Raise SpecError if no cell can be computed on this machine; name the first cell's reason."""
+    """Raise SpecError with the first cell's reason if no cell can be computed here."""
     if not plan.steps:
         raise SpecError(
             where,
@@ -66,10 +64,7 @@ def require_work(plan: StudyPlan, where: str) -> None:
 
 
 def require_models(plan: StudyPlan, states: Mapping[str, StepState], execution: Execution) -> None:
-    """Raise SpecError if the weights of a base model are missing that the run needs.
-
-    A model is not needed if all its cells are done, for example because they were imported.
-    """
+    """Require the weights of base models, except those whose cells are all done."""
     needed = {
         cell.base_model
         for cell in plan.cells
@@ -86,10 +81,7 @@ def require_models(plan: StudyPlan, states: Mapping[str, StepState], execution: 
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Return the names of the base models whose weights `lce fetch` must download first.
-
-    Models whose folder the user gives with --model-folder need no download.
-    """
+    """Return the base models without a user's folder whose weights `lce fetch` must download."""
     models = Store(execution.home).models
     return [
         model.known_as
@@ -101,7 +93,6 @@ def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
 
 
 def fetching(name: str) -> str:
-    """Return the remedy for missing weights of a base model, as text for an error message."""
     return f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER"
 
 
@@ -121,7 +112,6 @@ def _parse(select: str) -> dict[str, set[str]]:
 
 
 def _values(cell: PlannedCell, axis: str) -> set[str]:
-    """Return the values of an axis that select the cell; a variant has two spellings."""
     if axis == "variant":
         return {named(cell.method, cell.frozen) for named in (variant_name, variant_label)}
     value = getattr(cell, axis)

@@ -32,10 +32,8 @@ LCE_MLFLOW_URI = "LCE_MLFLOW_URI"
 STUDIES = Path(__file__).parent / "studies"
 BROWSER = "LCE_CHROMIUM"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-"""Program names under which Linux distributions and Google install Chromium or Chrome."""
 MAX_CPU_SLOTS = 8
-"""Maximum of the default number of slots on a CPU. More workers are rarely faster, because each is
-a process with its own copy of torch (0.5 GB)."""
+"""More workers are rarely faster: each has its own copy of torch (0.5 GB)."""
 
 
 def home() -> Path:
@@ -46,11 +44,8 @@ def home() -> Path:
 def mlflow_server(home: Path) -> str | None:
     """Return the URL of the team's MLflow server: $LCE_MLFLOW_URI, or $MLFLOW_TRACKING_URI.
 
-    Return None, which stands for the store's own database, if neither is set. $MLFLOW_TRACKING_URI
-    counts only if it is an HTTP address other than that of the server that `lce up` starts.
-
-    Raises:
-      SpecError: if the URL is not an HTTP address, or contains a user name or password.
+    None stands for the store's own database. $MLFLOW_TRACKING_URI counts only if it is an HTTP
+    address other than that of `lce up`.
     """
     from tasks.tracking import own_servers  # imports more than the other settings need
 
@@ -87,11 +82,7 @@ def mlflow_environment(home: Path) -> dict[str, str]:
 
 
 def browser() -> Path:
-    """Return the path of the browser that prints reports: $LCE_CHROMIUM, or the first in $PATH.
-
-    Raises:
-      SpecError: if $LCE_CHROMIUM is not a program, or no Chromium or Chrome is in $PATH.
-    """
+    """Return the path of the browser that prints reports: $LCE_CHROMIUM, or the first in $PATH."""
     named = os.environ.get(BROWSER)
     for name in [named] if named else BROWSERS:
         if found := shutil.which(name):
@@ -105,18 +96,11 @@ def browser() -> Path:
 
 
 def shipped_studies() -> list[str]:
-    """Return the names of the studies in this package. Users can give a name instead of a path."""
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 
 def study_path(study: str) -> Path:
-    """Return the path of a study's file.
-
-    `study` is the name of a shipped study, or a path, which is returned unchanged.
-
-    Raises:
-      SpecError: if `study` is neither a shipped study nor a file.
-    """
+    """Return the path of a shipped study, or the given path of a study file."""
     if study in shipped_studies():
         return STUDIES / f"{study}.yaml"
     path = Path(study)
@@ -138,13 +122,7 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """Return the name (key `study`) in a study file; if `study` is no file, return it unchanged.
-
-    Nothing else in the file is checked, so it may use plug-ins that are not registered.
-
-    Raises:
-      SpecError: if the file does not exist, is no YAML mapping, or has no name.
-    """
+    """Return the name in a study file without checking the rest; `study` itself if no file."""
     if not (Path(study).suffix in (".yaml", ".yml") or is_file(Path(study))):
         return study
     path = study_path(study)
@@ -158,7 +136,7 @@ def study_name(study: str) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Return True if `path` is a file. Unlike `Path.is_file`, never raise an OSError."""
+    """Unlike `Path.is_file`, never raise an OSError."""
     try:
         return path.is_file()
     except OSError:
@@ -173,11 +151,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
-    """Register the execution's plug-in folders, then read the study.
-
-    Returns:
-      The study, and its file as error messages name it: NAME.yaml of a shipped study, or the path.
-    """
+    """Register the execution's plug-in folders; return the study, and its file as in errors."""
     add_plugin_folders(execution.plugin_folders)
     path = study_path(study)
     return load_study(path), path.name if path.parent == STUDIES else str(path)
@@ -186,12 +160,8 @@ def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
 def make_execution(options: Mapping[str, Any] | None = None, file: Path | None = None) -> Execution:
     """Return the execution settings: defaults, overridden by a YAML file, then by options.
 
-    Options with the value None are ignored. The default of `slots` is one per GPU. Without a GPU it
-    is one per core, up to `MAX_CPU_SLOTS`, or in a Ray cluster one per `threads` cores.
-
-    Raises:
-      SpecError: if a key is unknown, a value is wrong, or the settings need more GPUs than exist.
-      ServiceError: if the engine is Ray and no cluster answers.
+    Options with the value None are ignored. By default there is one slot per GPU or else per core,
+    up to `MAX_CPU_SLOTS`, or in a Ray cluster per `threads` cores.
     """
     given = {**_read(file), **{k: v for k, v in (options or {}).items() if v is not None}}
     given.setdefault("home", home())
@@ -215,11 +185,6 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 
 
 def read_accelerate_config(file: Path) -> AccelerateConfig:
-    """Read a YAML or JSON file of `accelerate config`.
-
-    Raises:
-      SpecError: if the file is unreadable, or a key has a value that lce does not support.
-    """
     try:
         return AccelerateConfig.model_validate(_read(file))
     except ValidationError as error:
@@ -229,12 +194,7 @@ def read_accelerate_config(file: Path) -> AccelerateConfig:
 def joined_machine(file: Path, rank: int | None) -> AccelerateConfig:
     """Return an Accelerate file's machines, as seen from a machine other than the main one.
 
-    Args:
-      file: a YAML or JSON file of `accelerate config`.
-      rank: number of this machine; None means `machine_rank` of the file.
-
-    Raises:
-      SpecError: if the file is wrong, or has no machine of this rank besides the main one.
+    `rank` None means `machine_rank` of the file.
     """
     machines = read_accelerate_config(file)
     rank = machines.machine_rank if rank is None else rank
@@ -249,13 +209,7 @@ def joined_machine(file: Path, rank: int | None) -> AccelerateConfig:
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
-    """Parse ["name=folder", ...] into absolute paths by name.
-
-    For the option --data-folder, the address of a data set on the hub may replace the folder.
-
-    Raises:
-      SpecError: if a pair does not have this form, or its folder does not exist.
-    """
+    """Parse ["name=folder", ...] into absolute paths (--data-folder: or addresses) by name."""
     folders = {}
     for pair in pairs:
         name, _, folder = pair.partition("=")
@@ -270,11 +224,6 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
 
 
 def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
-    """Check that the folders of a command-line option exist, and return their absolute paths.
-
-    Raises:
-      SpecError: if a folder does not exist.
-    """
     for folder in folders:
         if not _is_folder(folder):
             raise SpecError(
@@ -284,11 +233,7 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
 
 
 def _check_machines(execution: Execution, config: AccelerateConfig) -> None:
-    """Check the settings that must fit an Accelerate file.
-
-    Raises:
-      SpecError: if a setting contradicts the file, or this is not the main machine.
-    """
+    """Refuse settings that contradict the file, and machines other than the main one."""
     if execution.processes != config.processes_here:
         raise SpecError(
             "execution.processes",

@@ -1,7 +1,6 @@
 """The Prefect flow `controlled-study`: submit a study's missing steps, then record the results.
 
-Only the store decides which steps are missing; Prefect's records do not matter. If no step is
-missing, only the recording task runs.
+Only the store decides which steps are missing; Prefect's records do not matter.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from lce_core.store import records
 from tasks.recording import record_study
 
 MOST_SLOTS = 256
-"""Threads of Prefect's task runner. The run's slots already limit how many units run at once, so
-this number only has to be larger than any number of slots."""
+"""Threads of Prefect's task runner, more than any number of slots."""
 
 
 def _run_name() -> str:

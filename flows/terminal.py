@@ -16,13 +16,7 @@ from lce_core.terminal import Guarded, visible
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
     """Return a rich table without rows and without ruled lines.
 
-    The columns of text come first, then right-aligned columns of numbers. Text that is too wide
-    continues on the next line; numbers are never wrapped.
-
-    Args:
-      texts: headers of the text columns.
-      numbers: headers of the columns of numbers.
-      gap: spaces between columns.
+    Texts that are too wide continue on the next line; the numbers to their right never wrap.
     """
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
     for column in texts:
@@ -33,10 +27,7 @@ def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2)
 
 
 class Terminal(Console):
-    """A rich console that shows untrusted text literally.
-
-    It ignores rich markup in texts and makes control characters visible.
-    """
+    """A rich console without markup that makes control characters visible."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, **options})
@@ -61,7 +52,7 @@ class Terminal(Console):
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a text and flush. Unlike `click.echo`, do not strip ANSI codes in files and pipes."""
+    """Print a text and flush. Unlike `click.echo`, keep ANSI codes in files and pipes."""
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}{end}")
     stream.flush()

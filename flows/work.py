@@ -35,13 +35,13 @@ class RunOptions:
     """The user's choice of the cells that a run computes."""
 
     select: str = ""
-    """Compute only the cells that match "axis=value,..."; all cells if empty."""
+    """Only cells that match "axis=value,..."."""
     retry_failed: bool = False
     """Retry steps that failed permanently (a loss or score was not finite)."""
     budget: str = ""
-    """Compute only the blocks that fit into a budget such as "8gpuh"; no limit if empty."""
+    """Only the blocks that fit into a budget such as "8gpuh"."""
     accept_plugin_change: bool = False
-    """Accept plug-ins whose code changed although their VERSION did not: keep their results."""
+    """Keep the results of plug-ins whose code changed although their VERSION did not."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,23 @@ class Work:
     """The request's plan, reduced to the selected cells that fit into the budget. Without selection
     and budget, a study with looks is reduced to the seeds up to its next look."""
     states: dict[str, StepState]
-    """State in the store of each step of `wanted`, by fingerprint; taken before the run."""
+    """State of each step of `wanted` before the run, by fingerprint."""
     swept: tuple[str, ...] = ()
-    """Unfinished attempts of dead processes that `preflight` removed from the store, by name."""
+    """Names of dead processes' unfinished attempts that `preflight` removed."""
     chosen: tuple[str, ...] = ()
-    """Lines for the user about the blocks within the budget; empty without a budget."""
+    """Lines for the user about the blocks within the budget."""
     notes: tuple[str, ...] = ()
-    """Notes for the user about a reused study name, or about differences from the study's lock."""
+    """Notes for the user about a reused study name or differences from the lock."""
     look: int | None = None
-    """Number of the look that follows this work, counted from 1; None if no look follows."""
+    """Number of the look that follows this work, counted from 1."""
 
     @cached_property
     def units(self) -> list[Unit]:
-        """The units to do. Units that produce inputs of others come before them."""
+        """The units to do, producers before consumers."""
         return units_to_do(self.wanted, self.states)
 
     @cached_property
     def predicted(self) -> dict[str, Predicted]:
-        """Predicted time of each step to do, by fingerprint."""
         steps = [step for unit in self.units for step in unit.steps]
         if not steps:
             return {}
@@ -79,32 +78,23 @@ class Work:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Predicted seconds of each step to do, by fingerprint."""
         return {fingerprint: one.seconds for fingerprint, one in self.predicted.items()}
 
     @property
     def done(self) -> set[str]:
-        """Fingerprints of the steps that were done before the run."""
         return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
     @property
     def trains(self) -> bool:
-        """True if the units to do include a training run."""
         return any(issubclass(kind_named(unit.kind), TrainingSpec) for unit in self.units)
 
     def ordered(self, host: str) -> list[Unit]:
-        """Return the units in the order in which the process named `host` starts them.
-
-        Processes with different names start equally expensive units in different orders.
-        """
+        """Return the units in starting order; ties differ between `host` names."""
         return dearest_first(self.units, self.wanted, self.seconds, host)
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Reasons of the steps that failed permanently in an earlier run, by "KIND NAME".
-
-        Steps that are blocked only because a parent failed are left out.
-        """
+        """Reasons of permanent failures in an earlier run, by "KIND NAME"."""
         remedy = "to retry it, use --retry-failed"
         return {
             f"{step.kind} {step.name}": f"{self.states[step.fingerprint].reason} ({remedy})"
@@ -166,11 +156,7 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
 
 
 def _saved(work: Work, store: Store) -> Work:
-    """Save the study's plan in the store, and return the work with notes for the user.
-
-    One note says that the study's name was last planned from another file, another one that the
-    study differs from its lock.
-    """
+    """Save the study's plan; add notes about a reused name and changes from the lock."""
     request, name = work.request, work.request.plan.study.study
     notes = []
     if (before := store.studies.source(name)) not in (None, request.where):

@@ -86,5 +86,4 @@ class AccelerateConfig(BaseModel):
 
     @property
     def processes_here(self) -> int:
-        """Processes of a training run on each machine."""
         return self.num_processes // self.num_machines

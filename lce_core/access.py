@@ -1,14 +1,13 @@
 """Control access to the servers that lce starts: one secret per LCE_HOME, a guard per server.
 
 Servers bind to loopback, which every user of the machine and every web page in a browser can reach.
-The guard therefore accepts a request only with the server's secret, from the server's own origin
-and under one of the server's own host names. Each server's secret is derived from the secret of
-LCE_HOME. Browsers send a cookie of 127.0.0.1 to every port; because secrets differ, a cookie leaked
-from one server does not open another. A cookie contains a digest of the secret, so it does not
-authenticate to an application behind the guard that itself requires the secret.
+The guard therefore accepts a request only with the server's own secret, origin and host name.
+Browsers send a cookie of 127.0.0.1 to every port; because secrets differ, a cookie leaked from one
+server does not open another. A cookie contains a digest of the secret, so it does not authenticate
+to an application behind the guard that itself requires the secret.
 
 Clients request a proof before they send a secret, because another user may listen on the port of a
-server that has ended. The proof shows that the server knows the secret without revealing it.
+server that has ended.
 """
 
 from __future__ import annotations
@@ -33,14 +32,13 @@ from lce_core.errors import ServiceError
 USER = "lce"
 """User name for HTTP Basic authentication. The protocol requires one; the guard ignores it."""
 LOGIN = "/lce-login"
-"""URL path of the login page. A login link carries the server's secret after `#`. Browsers do not
-send that part of a URL, so no log contains the secret."""
+"""URL path of the login page. Its link carries the secret after `#`, which browsers do not send, so
+no log contains it."""
 PROOF = "/lce-proof"
-"""URL path at which a client checks, without sending the secret, that the server knows it. The
-response to `/lce-proof?NONCE` is `proof(secret, port, NONCE)`."""
+"""URL path at which a client checks that the server knows the secret (`proof`)."""
 MAX_LOGIN_BYTES = 1024
-"""Maximum size of a login request's body, which contains only the secret (43 bytes). The limit
-protects the memory of the server from clients that are not logged in."""
+"""Maximum size of a login request's body. The secret has 43 bytes; clients are not logged in
+yet."""
 MIN_SECRET_BYTES = 32
 SECRET_VARIABLE = "LCE_SERVER_SECRET"
 """Environment variable that passes a server its secret. Other users could read a command line."""
@@ -87,11 +85,9 @@ login();
 def server_secret(home: Path, server: str) -> str:
     """Return the secret of one server: an HMAC of the server's name under the secret of LCE_HOME.
 
-    Every call returns the same secret. The first call creates the secret of LCE_HOME in a file
-    that only its owner can read.
-
     Raises:
-      ServiceError: if the file belongs to another user or is readable by others.
+      ServiceError: if the file of LCE_HOME's secret belongs to another user or is readable by
+        others.
     """
     digest = hmac.new(_home_secret(home), server.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
@@ -108,28 +104,17 @@ def auth_string(secret: str) -> str:
 
 
 def authorization(secret: str) -> str:
-    """Return the value of an `Authorization` header with `secret` as Basic password."""
     return f"Basic {base64.b64encode(auth_string(secret).encode()).decode()}"
 
 
 def login_link(url: str, secret: str, page: str = "") -> str:
-    """Return the link that logs a browser in to a server.
-
-    Args:
-      url: Address of the server, such as http://127.0.0.1:5000.
-      secret: The server's secret.
-      page: Path, query and fragment of the page to open after login; the root page if empty.
-    """
+    """Return the link that logs a browser in to a server."""
     query = f"?page={quote(page, safe='')}" if page else ""
     return f"{url.rstrip('/')}{LOGIN}{query}#{secret}"
 
 
 def proof(secret: str, port: int, nonce: str) -> str:
-    """Return the HMAC of port and nonce under `secret`, as hex digits.
-
-    A client sends a random nonce. A server that returns this value for it has proved that it knows
-    the secret, without sending it.
-    """
+    """Return the HMAC of port and nonce under `secret`, as hex digits."""
     message = f"proof {port} {nonce}"
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
@@ -224,7 +209,7 @@ class Guard:
         return ""
 
     def _confining(self, send: Send) -> Send:
-        """Return `send` extended to add the content security policy to HTML responses."""
+        """Add the content security policy to HTML responses."""
 
         async def confined(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -274,7 +259,6 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _secrets(headers: Mapping[str, str]) -> list[str]:
-    """Return the secret in a request's `Authorization` header; [] if it contains none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return [value]
@@ -288,7 +272,6 @@ def _secrets(headers: Mapping[str, str]) -> list[str]:
 
 
 def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
-    """Return the value of a request's cookie `name`; [] if the request has no such cookie."""
     try:
         cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
@@ -297,7 +280,6 @@ def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Read a request's body until it ends or exceeds `MAX_LOGIN_BYTES`."""
     body = b""
     while len(body) <= MAX_LOGIN_BYTES:
         message = await receive()

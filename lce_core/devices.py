@@ -21,16 +21,11 @@ _PEAK_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
 
 
 def count_accelerators() -> int:
-    """Return the number of CUDA devices that this process may use."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def resolve_device(name: DeviceName) -> torch.device:
-    """Return the device for "auto", "cpu" or "cuda"; "auto" prefers CUDA.
-
-    Raises:
-      SpecError: if "cuda" is requested and there is none.
-    """
+    """Return the device for "auto", "cpu" or "cuda"; "auto" prefers CUDA."""
     if name == "cuda" and not count_accelerators():
         raise SpecError(
             "execution.device",
@@ -57,17 +52,13 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
 
 
 def memory_bytes(device: torch.device) -> int | None:
-    """Return the memory of one GPU in bytes; None for a CPU, whose memory is shared."""
     if device.type != "cuda":
         return None
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """Return the peak dense bf16 FLOP/s of one GPU, from NVIDIA's data sheet.
-
-    Return None for other precisions, for a CPU and for GPUs that are not in `_PEAK_BF16`.
-    """
+    """Return the peak dense bf16 FLOP/s of one GPU; None if `_PEAK_BF16` lacks it or for fp32."""
     if device.type != "cuda" or precision != "bf16":
         return None
     name = torch.cuda.get_device_name(device)
@@ -78,8 +69,7 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 def reproducible(device: torch.device, threads: int) -> Iterator[None]:
     """Set torch's thread count and, on a CPU, deterministic kernels; restore both on exit.
 
-    Results depend on the thread count, because each thread rounds its own partial sum. CUDA keeps
-    its fastest kernels; their attention backward pass adds in varying order.
+    Results depend on the thread count, because each thread rounds its own partial sum.
     """
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(threads)

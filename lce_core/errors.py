@@ -35,8 +35,6 @@ class LceError(Exception):
 
     Args:
       where: The key, file, option or function concerned.
-      got: The value or fact found there.
-      expected: The expected value, as a noun phrase.
       remedy: The action to take, as an imperative in lower case without a final period.
       details: Further lines below the message, such as the end of a log.
     """
@@ -69,14 +67,10 @@ class LceError(Exception):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The texts (where, got, expected, remedy, details) that `restored` turns into an error."""
         return self.args
 
     def within(self, where: str) -> Self:
-        """Return a copy with another `where`.
-
-        A caller uses it that knows the full path of the wrong value in the study file.
-        """
+        """Return a copy with another `where`, for callers that know the full path of the value."""
         return _made(type(self), (where, *self.parts[1:]))
 
     def __str__(self) -> str:
@@ -94,10 +88,7 @@ class SpecError(LceError, ValueError):
 
 
 class UnavailableError(LceError):
-    """A model or data set is not available on this machine, or a cell cannot be computed.
-
-    The report shows the message.
-    """
+    """A model, data set or cell is unavailable; the report shows the message."""
 
 
 class DataError(LceError):
@@ -113,10 +104,7 @@ class StoreError(LceError):
 
 
 class LeaseLostError(StoreError):
-    """Another process took over the lease of a running step, so this process discards its result.
-
-    A lease is the exclusive right to compute a step.
-    """
+    """Another process took over the lease of a step, so this process discards its result."""
 
 
 class ServiceError(LceError):
@@ -147,13 +135,7 @@ class DefectError(LceError):
 
 
 class StepsFailedError(LceError):
-    """Some steps of a unit failed; the unit's other steps are done.
-
-    Args:
-      unit: Name of the unit, the steps that one worker computes together.
-      failed: One mapping for each failed step: its fingerprint, class (failure class, such as
-        "data"), error (exception class) and message.
-    """
+    """Some steps of a unit failed; `failed` has fingerprint, class, error and message of each."""
 
     held: tuple[str, ...] = ()
     """Fingerprints of steps that the worker skipped because other processes compute them."""
@@ -174,13 +156,7 @@ class StepsFailedError(LceError):
 
 
 class StudyIncompleteError(LceError):
-    """Some units of a study (steps that one worker computes together) failed; all others are done.
-
-    Args:
-      study: Name of the study.
-      failures: Reason of each failed unit, by name of the unit.
-      num_abandoned: Number of units that did not run because of these failures.
-    """
+    """Some units of a study failed; all others are done."""
 
     def __init__(self, study: str, failures: Mapping[str, str], num_abandoned: int) -> None:
         listed = [f"  {name}: {why}" for name, why in sorted(failures.items())]
@@ -196,10 +172,7 @@ class StudyIncompleteError(LceError):
 
 
 def restored(name: str, parts: Sequence[str]) -> LceError | None:
-    """Rebuild an error that another process raised and sent as class name and `LceError.parts`.
-
-    Return None if this module has no error class `name`.
-    """
+    """Rebuild another process's error; None if this module has no class `name`."""
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, LceError):
         return _made(kind, parts)
@@ -207,10 +180,7 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the remedy of an error about an unknown name, such as "write 'pi', or another of ...".
-
-    The remedy suggests the most similar known name, if any is similar, and lists all known names.
-    """
+    """Return the remedy for an unknown name, such as "write 'pi', or another of ..."."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

@@ -1,9 +1,8 @@
 """Reference values that a plug-in file lists in EVIDENCE, and how contract tests recompute them.
 
-`frequencies` and `value` declare a result of a context-extension method for one base model and
-target context; `calls` declares the result of any function of the plug-in's file. `computation`
-turns a declaration into a call without arguments. The contract tests make the call, compare the
-results, and check that the call ran code of the plug-in's own file, not a copy of its formula.
+`frequencies` and `value` declare a result of a method for one base model and target context;
+`calls` declares the result of any function of the plug-in's file. The contract tests recompute the
+value and check that the call ran code of the plug-in's own file, not a copy of its formula.
 """
 
 from __future__ import annotations
@@ -41,15 +40,13 @@ class OfMethod:
     """Length in tokens of the processed sequence. Dynamic methods adapt their frequencies to it."""
     parameters: Mapping[str, Any]
     pairs: tuple[int, ...] = ()
-    """Indices into inv_freq of the frequencies to compare."""
+    """Indices into inv_freq."""
     head: int | None = None
-    """Index of the attention head whose frequencies are compared; None if all heads share them."""
+    """Attention head whose frequencies are compared; None if all heads share them."""
     positions: tuple[tuple[int, ...], ...] = ()
-    """Token positions (query, key) whose relative distance in the method's attention is compared.
-    A third element is the index of a head group, for methods that treat heads differently. For
-    "query_factor", positions of queries (query,)."""
+    """Token positions (query, key[, head group]) whose relative distance in the method's attention
+    is compared; for "query_factor", positions of queries (query,)."""
     layer: int = 0
-    """Index of the layer whose frequencies or attention are compared."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Evidence:
     subject: OfMethod | OfFunction
     expected: Any
     origin: str
-    """Source of the value: a paper's table, a repository's file at a commit, or a calculation."""
+    """Paper's table, repository's file at a commit, or calculation."""
     tolerance: float = 0.0
     """Relative tolerance; 0 if the value is exact."""
 
@@ -90,14 +87,9 @@ def frequencies(
 
     Args:
       expected: Frequencies in radians per token, one for each index in `pairs`.
-      origin: Source of the values.
-      pairs: Indices into inv_freq.
-      geometry: Attention shape of the base model; Llama-2-7B by default.
       target: Context length in tokens to which the method extends the model.
       request: Length in tokens of the processed sequence; None: `target`.
       head: Index of the attention head, for a method with frequencies per head.
-      layer: Index of the layer, for a method whose layers differ.
-      **parameters: Parameters of the method.
     """
     request = target if request is None else request
     subject = OfMethod(
@@ -125,13 +117,9 @@ def value(
         that the method supports), "distance" or "training_distance" (relative distances in the
         method's attention at evaluation or in training), or "query_factor" (factor of queries).
       expected: The value; for distances and query factors, one for each entry of `positions`.
-      origin: Source of the value.
-      geometry: Attention shape of the base model; Llama-2-7B by default.
       target: Context length in tokens to which the method extends the model.
       request: Length in tokens of the processed sequence; None: `target`.
       positions: (query, key) pairs of token positions, for distances; (query,) for query factors.
-      layer: Index of the layer, for a method whose layers differ.
-      **parameters: Parameters of the method.
     """
     request = target if request is None else request
     subject = OfMethod(
@@ -153,13 +141,8 @@ def calls(
 ) -> Evidence:
     """Declare the result that `function(**arguments)` must return.
 
-    Args:
-      function: A function of the plug-in's module, or a method of its class.
-      expected: The result.
-      origin: Source of the value.
-      parameters: Parameters of the plug-in whose method is called; `{}` uses the defaults.
-      tolerance: Relative tolerance for floats.
-      **arguments: Arguments of the call.
+    `function` belongs to the plug-in's module, or to its class, built with `parameters` ({}:
+    defaults). The tolerance is relative.
     """
     return Evidence(OfFunction(function, arguments, parameters), expected, origin, tolerance)
 
@@ -167,11 +150,7 @@ def calls(
 def computation(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
     """Return a function without arguments that recomputes one reference value of a plug-in.
 
-    The plug-in is built and checked before the function is returned, so that a call of the function
-    runs only the code that computes the value.
-
-    Raises:
-      SpecError: if the evidence's parameters do not fit the model or the lengths.
+    The plug-in is built and checked first, so a call runs only the code that computes the value.
     """
     subject = evidence.subject
     if isinstance(subject, OfFunction):

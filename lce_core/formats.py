@@ -6,10 +6,7 @@ import math
 
 
 def score(value: float) -> str:
-    """Format a score with four significant digits, but at most four decimals.
-
-    Below 1e-3 and from 1e6 on, it has an exponent and three decimals.
-    """
+    """Format a score with four significant digits and at most four decimals: "0.1235"."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if not 1e-3 <= abs(value) < 1e6:
@@ -18,21 +15,14 @@ def score(value: float) -> str:
 
 
 def short_score(value: float) -> str:
-    """Format a score for a narrow column: two decimals below 100, none from 100 on.
-
-    From 1e5 on it is one digit with an exponent: "3e5".
-    """
+    """Format a score for a narrow column: "12.34", "123", and "3e5" from 1e5 on."""
     if abs(value) >= 1e5:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return f"{value:.{2 if abs(value) < 100 else 0}f}"
 
 
 def rounded(value: float, *beside: float | None) -> str:
-    """Format `value` for a sentence that also contains the numbers `beside`.
-
-    The largest absolute value of all these numbers sets the number of decimals: 0 from 1,000 on, 3
-    from 0.0005 to 0.0995, and 2 otherwise.
-    """
+    """Format `value` with as many decimals as the numbers `beside` it in a sentence get."""
     size = max(abs(one) for one in (value, *beside) if one is not None)
     if size >= 1000:
         return f"{value:,.0f}"
@@ -48,10 +38,7 @@ def estimate(value: float, low: float | None, high: float | None) -> str:
 
 
 def difference(value: float, low: float | None, high: float | None) -> str:
-    """Format a difference with sign and three decimals, and its interval if there is one.
-
-    Example: "+0.012 [-0.003, +0.027]".
-    """
+    """Format a difference with its interval, if any: "+0.012 [-0.003, +0.027]"."""
     if low is None or high is None:
         return f"{value:+.3f}"
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"

@@ -1,14 +1,13 @@
 """Fetch one pinned revision of a hub repository as a local folder, or fail quickly with a reason.
 
 A data set has two forms of address: `hub:OWNER/NAME@COMMIT` names the repository's files, and
-`datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT` the rows that `datasets.load_dataset` returns. Only
-`lce fetch` downloads rows (`lce_core.hub_rows`); this module finds them without network access.
+`datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT` the rows that `datasets.load_dataset` returns. Only `lce
+fetch` downloads rows (`lce_core.hub_rows`); this module finds them without network access.
 
 A complete copy in the local hub cache is used without network access. Otherwise one request with a
-timeout of a few seconds decides whether the hub answers at all, because the download client retries
-for almost half a minute. The client (huggingface_hub from 2.4) detects an incomplete copy by its
-cached file listing; if it has none, the numbers in the names of weight shards reveal missing files.
-Only files that match the given patterns are fetched, never pickled weights or code.
+short timeout decides whether the hub answers, because the client retries for half a minute. The
+client detects an incomplete copy by its cached file listing; if it has none, the numbers in the
+names of weight shards reveal missing files. Pickled weights and code are never fetched.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ _FIND_COMMIT = (
     " `git ls-remote https://huggingface.co/datasets/OWNER/NAME main`"
 )
 DEFAULT_CONFIG = "default"
-"""Name that `datasets` gives the configuration of a data set that declares none."""
 
 
 def fetch(
@@ -43,16 +41,8 @@ def fetch(
 ) -> Path:
     """Return a folder with the files of `repo` at `revision` that match `patterns`.
 
-    Args:
-      repo: hub repository.
-      revision: commit of 40 hexadecimal digits; a branch could change during a study.
-      patterns: globs of the files to fetch, at any depth.
-      required: globs. A cached copy counts as complete if a file matches any of them and no shard
-        of split weights is missing. If empty, only the shards are checked.
-      kind: type of the repository.
-
-    Raises:
-      UnavailableError: if the files are neither cached nor reachable.
+    `revision` is a full commit, because a branch could change during a study. A cached copy counts
+    as complete if a file matches any of `required` and no shard of split weights is missing.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -81,7 +71,6 @@ def cached(
     required: Sequence[str],
     kind: Literal["model", "dataset"],
 ) -> Path | None:
-    """Return the folder of a complete copy in the hub cache, as `fetch` would; None without one."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -102,10 +91,9 @@ def cached(
 
 
 def _has_all_shards(folder: Path) -> bool:
-    """Return False if a weight shard is missing, judged by names like model-00001-of-00003.
+    """Return False if a weight shard is missing, by names like model-00001-of-00003.
 
-    An interrupted download leaves only some shards in the cache. If no file listing is cached, the
-    hub client treats such a copy as complete.
+    If no file listing is cached, the hub client takes an interrupted download for complete.
     """
     for file in folder.rglob("*.safetensors"):
         if found := _SHARD.fullmatch(file.name):
@@ -117,7 +105,6 @@ def _has_all_shards(folder: Path) -> bool:
 
 
 def http_errors() -> tuple[type[Exception], ...]:
-    """Return the exception classes that mean an unreachable hub or an interrupted transfer."""
     from huggingface_hub.errors import HfHubHTTPError
 
     # The HTTP library changes between hub versions; its error is a base of the hub's own error.
@@ -125,17 +112,9 @@ def http_errors() -> tuple[type[Exception], ...]:
 
 
 def listed(place: Path) -> tuple[str, list[str]]:
-    """List the files of a data set on the hub without downloading them.
+    """List the files of a data set (hub:OWNER/NAME@COMMIT) without downloading them.
 
-    Args:
-      place: an address of the form hub:OWNER/NAME@COMMIT.
-
-    Returns:
-      Prefix "hf://datasets/OWNER/NAME@COMMIT/" of the files' URLs, and the files' paths in the
-        repository.
-
-    Raises:
-      UnavailableError: if the hub does not answer, or has no such data set.
+    Returns the prefix "hf://datasets/OWNER/NAME@COMMIT/" of the files' URLs, and their paths.
     """
     address = _address(place)
     assert address, f"{place} is a folder"
@@ -143,16 +122,11 @@ def listed(place: Path) -> tuple[str, list[str]]:
 
 
 def prefix(repo: str, revision: str) -> str:
-    """Return the beginning of the URLs of a data set's files, with a slash at the end."""
     return f"hf://datasets/{repo}@{revision}/"
 
 
 def listed_files(repo: str, revision: str, where: str) -> list[str]:
-    """Return the paths of all files of a data set on the hub; `where` names it in the error.
-
-    Raises:
-      UnavailableError: if the hub does not answer, or has no such data set.
-    """
+    """Return the paths of all files of a data set on the hub; `where` names it in the error."""
     from huggingface_hub import HfApi
 
     try:
@@ -179,7 +153,7 @@ class RowsAddress:
 
     repo: str
     revision: str
-    """Commit of 40 hexadecimal digits; a branch could change during a study."""
+    """Full commit, 40 digits; a branch could change during a study."""
     config: str | None = None
     split: str | None = None
 
@@ -188,7 +162,7 @@ class RowsAddress:
         return ":".join(part for part in parts if part is not None)
 
     def file(self, config: str, split: str) -> Path:
-        """Return the path below $HF_HOME at which `lce fetch` stores the rows of a split."""
+        """Return the path at which `lce fetch` stores the rows of a split."""
         from huggingface_hub import constants
 
         folder = Path(constants.HF_HOME) / "lce" / self.repo / self.revision / config / split
@@ -197,13 +171,10 @@ class RowsAddress:
     def fetched(self, config: str | None = None, split: str | None = None) -> Path:
         """Return the JSON lines file with the rows of one split, in a folder of its own.
 
-        Args:
-          config: the configuration that the reader needs; None reads the address's, or "default".
-          split: the split that the reader needs; None reads the address's.
+        None reads the address's configuration (or "default") and split.
 
         Raises:
-          UnavailableError: if the address names another configuration or split, or names none where
-            one is needed, or if `lce fetch` has not downloaded the rows.
+          UnavailableError: if the address does not cover these, or the rows are not downloaded.
         """
         needs = (("configuration", config, self.config), ("split", split, self.split))
         for what, needed, named in needs:
@@ -212,8 +183,7 @@ class RowsAddress:
                     str(self),
                     f"{what} {named!r}",
                     f"{what} {needed!r}",
-                    f"leave configuration and split out of the address, so that every task reads"
-                    f" its own {what}",
+                    f"leave both out of the address, so that every task reads its own {what}",
                 )
         config, split = config or self.config or DEFAULT_CONFIG, split or self.split
         if split is None:
@@ -236,11 +206,7 @@ class RowsAddress:
 
 
 def rows_address(place: Path) -> RowsAddress | None:
-    """Return the parts of a "datasets:" address; None for a local folder or a "hub:" address.
-
-    Raises:
-      SpecError: if it starts with "datasets:" but is not a valid address.
-    """
+    """Return the parts of a "datasets:" address; None for a local folder or a "hub:" address."""
     if not str(place).startswith("datasets:"):
         return None
     found = _ROWS.fullmatch(str(place))
@@ -256,16 +222,11 @@ def rows_address(place: Path) -> RowsAddress | None:
 
 
 def is_address(place: Path) -> bool:
-    """Return True if a data folder is the address of a data set on the hub.
-
-    Raises:
-      SpecError: if it starts with "hub:" or "datasets:" but is not a valid address.
-    """
+    """Return True if a data folder is the address of a data set on the hub."""
     return _address(place) is not None or rows_address(place) is not None
 
 
 def _address(place: Path) -> tuple[str, str] | None:
-    """Return repository and commit of a "hub:" address; None for all other places."""
     if not str(place).startswith("hub:"):
         return None
     found = _ADDRESS.fullmatch(str(place))
@@ -280,24 +241,11 @@ def _address(place: Path) -> tuple[str, str] | None:
 
 
 def given_names(folders: Mapping[str, Path]) -> str:
-    """Return a phrase that lists the names of data folders, for messages about a missing name."""
     return f" among the given {', '.join(sorted(folders))}" if folders else ", and none was given"
 
 
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:
-    """Return the local folder of a data set, downloading a hub data set if it is not cached.
-
-    The rows of a "datasets:" address are not downloaded; its folder contains one JSON lines file.
-
-    Args:
-      place: A local folder, which is returned unchanged, or an address accepted by `is_address`.
-      patterns: Globs of the files to download.
-
-    Raises:
-      SpecError: if `place` starts with "hub:" or "datasets:" but is not a valid address.
-      UnavailableError: if the hub's files are neither cached nor reachable, or the rows are not on
-        this machine.
-    """
+    """Return the local folder of a data set, downloading a hub data set if it is not cached."""
     if rows := rows_address(place):
         return rows.fetched().parent
     address = _address(place)

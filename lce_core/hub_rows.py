@@ -1,9 +1,8 @@
 """Download rows of a hub data set with `datasets`, by name, configuration, split and commit.
 
-`fetch_rows` streams every split that an address covers and writes it to one JSON lines file, whose
-path `RowsAddress.file` gives. Equal rows become equal bytes, so the sha256 of the file identifies
-the rows. Data sets with a loading script are not readable by `datasets`; the commits of the hub's
-branch refs/convert/parquet, whose files are CONFIG/SPLIT/NUMBER.parquet, are.
+Equal rows become equal bytes, so the sha256 of the file identifies the rows. Data sets with a
+loading script are not readable by `datasets`; the commits of the hub's branch refs/convert/parquet,
+whose files are CONFIG/SPLIT/NUMBER.parquet, are.
 """
 
 from __future__ import annotations
@@ -26,18 +25,7 @@ _CONVERTED = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
 
 
 def fetch_rows(address: RowsAddress) -> Iterator[Path]:
-    """Download the rows of every split that an address covers; yield the file of each split.
-
-    Splits that an earlier call downloaded are not downloaded again.
-
-    Args:
-      address: a data set, one configuration of it, or one split.
-
-    Raises:
-      UnavailableError: if the hub does not answer or the connection breaks.
-      SpecError: if the data set lacks the configuration or split, or needs a loading script.
-      DataError: if rows cannot be read, or are fewer or more than the data set declares.
-    """
+    """Download the rows of every split that an address covers, if missing; yield each file."""
     if address.config and address.split:
         file = address.file(address.config, address.split)
         if file.is_file():
@@ -54,15 +42,7 @@ def fetch_rows(address: RowsAddress) -> Iterator[Path]:
 
 
 def split_files(address: RowsAddress) -> tuple[str, list[str]]:
-    """Return the files of an address's split, without downloading them.
-
-    Returns:
-      Prefix of the files' URLs, and the files' paths in the repository, in the split's order.
-
-    Raises:
-      UnavailableError: if the hub does not answer.
-      SpecError: if the address names no split, or the data set lacks the configuration or split.
-    """
+    """Return URL prefix and paths of the files of an address's split, without downloading them."""
     with tempfile.TemporaryDirectory() as scratch:
         found = {
             config: builder.config.data_files for config, builder in _builders(address, scratch)
@@ -80,8 +60,8 @@ def split_files(address: RowsAddress) -> tuple[str, list[str]]:
 def _builders(address: RowsAddress, scratch: str) -> Iterator[tuple[str, DatasetBuilder]]:
     """Yield name and builder of the address's configuration, or of all configurations.
 
-    The folder `scratch` is the cache of `datasets` and must be empty: with a filled cache,
-    `datasets` would use any cached revision if the hub does not answer.
+    `scratch`, the cache of `datasets`, must be empty: with a filled one, `datasets` would use any
+    cached revision if the hub does not answer.
     """
     from datasets import get_dataset_config_names, load_dataset_builder
 
@@ -104,10 +84,7 @@ def _builders(address: RowsAddress, scratch: str) -> Iterator[tuple[str, Dataset
 
 
 def _converted(address: RowsAddress) -> dict[str, dict[str, list[str]]]:
-    """Return the URLs of the files by configuration and split; {} if the commit has another form.
-
-    The form is that of the branch refs/convert/parquet, which has no other files.
-    """
+    """Return the URLs by configuration and split as in refs/convert/parquet; {} in other forms."""
     found: dict[str, dict[str, list[str]]] = {}
     start = prefix(address.repo, address.revision)
     for name in sorted(listed_files(address.repo, address.revision, str(address))):
@@ -120,7 +97,6 @@ def _converted(address: RowsAddress) -> dict[str, dict[str, list[str]]]:
 
 
 def _write(address: RowsAddress, builder: DatasetBuilder, split: str, file: Path) -> None:
-    """Write the rows of a split to `file`, which appears only when it is complete."""
     where = f"{address}, split {split!r} of {builder.config.name!r}"
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
@@ -169,7 +145,7 @@ def _unknown(address: RowsAddress, what: str, named: str | None, names: list[str
 
 @contextmanager
 def _reading(address: RowsAddress) -> Iterator[None]:
-    """Convert the errors of `datasets`: a lost hub, a loading script, and rows of a wrong form."""
+    """Convert errors of `datasets`: a lost hub, a loading script, rows of a wrong form."""
     try:
         yield
     except RuntimeError as error:
@@ -177,8 +153,7 @@ def _reading(address: RowsAddress) -> Iterator[None]:
             str(address),
             f"a data set that `datasets` cannot read ({error})",
             "a data set of files, without a loading script",
-            "take a commit of the data set's branch refs/convert/parquet, or give a folder with its"
-            " files",
+            "take a commit of its branch refs/convert/parquet, or give a folder with its files",
         ) from error
     except http_errors() as error:
         reason = str(error).splitlines()[0] if str(error) else ""

@@ -1,11 +1,12 @@
 """Compute a packed study on a machine without network, Prefect, MLflow and DuckDB.
 
+FOLDER is the unpacked output of `lce pack`:
+
     python -m lce_core.offline FOLDER --seconds 540 --trainers 3 --workers 8
 
-FOLDER is the unpacked output of `lce pack`. Several processes share each GPU, because a small model
-leaves a GPU idle while the CPU launches its kernels. The store's leases divide the work, so a call
-that was killed is continued by the next one, and no step is computed twice. Every minute, and at
-the end, finished steps are written as parcels for `lce import`.
+Several processes share each GPU, because a small model leaves a GPU idle while the CPU launches its
+kernels. The store's leases divide the work, so the next call continues a killed one. Every minute,
+and at the end, finished steps are written as parcels for `lce import`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ class Unit:
 
     steps: tuple[Step, ...]
     needs: frozenset[str]
-    """Fingerprints of the steps that must be done before."""
     trains: bool
 
 
@@ -70,12 +70,7 @@ class Pack:
 
     @classmethod
     def open(cls, folder: Path) -> Pack:
-        """Read the manifest; check every file's digest, Python and the installed packages.
-
-        Raises:
-          DataError: if a file is missing or differs from the manifest.
-          SpecError: if the folder is not a pack, or this machine's packages do not fit.
-        """
+        """Read the manifest; check every file's digest, Python and the installed packages."""
         try:
             manifest = json.loads(read_file(folder / PACK))
             files, needs, python = (manifest[key] for key in ("files", "needs", "python"))
@@ -130,8 +125,6 @@ class Pack:
         return [self.steps[name] for name in self.manifest["brought"]]
 
     def execution(self, home: Path, chosen: argparse.Namespace) -> Execution:
-        """Return the settings of this machine, with the packed data, models and plug-ins."""
-
         def unpacked(names: Iterable[str], place: str) -> dict[str, Path]:
             return {name: self.folder / place / name for name in names}
 
@@ -177,16 +170,14 @@ def _require_package(name: str, versions: str) -> None:
             f"package {name}",
             f"version {found}",
             versions or "any version",
-            "install such a version; a package that was named with --has can also travel, if you"
-            " pack again without it",
+            "install such a version, or pack again without naming it with --has",
         )
 
 
 def main() -> int:
     """Compute until all steps are done or the time is over; return the exit code.
 
-    0: every step is done, or the next call continues. 1: steps failed. 2: the call or the pack is
-    wrong. 3: this machine cannot compute it.
+    0: done, or the next call continues. 1: steps failed. 2: wrong call or pack. 3: unfit machine.
     """
     chosen = _parsed(sys.argv[1:])
     try:
@@ -282,11 +273,7 @@ def _standing(pack: Pack, store: Store) -> str:
 
 
 def _gpus(device: str) -> list[str]:
-    """Return the names of the GPUs to use for CUDA_VISIBLE_DEVICES, or [""] for the CPU.
-
-    Raises:
-      SpecError: if a GPU is wanted and there is none.
-    """
+    """Return the names of the GPUs to use for CUDA_VISIBLE_DEVICES, or [""] for the CPU."""
     if device == "cpu":
         return [""]
     from lce_core.devices import count_accelerators
@@ -313,7 +300,6 @@ def _work(
     begun: float,
     training: Semaphore,
 ) -> None:
-    """Compute units in a process of its own, until none is left or the time is over."""
     os.environ.update(allocator_settings(os.environ))  # noqa: TID251 - torch reads it
     os.environ["HF_HUB_OFFLINE"] = "1"  # noqa: TID251 - tokenizers must not ask the hub
     if gpu:
@@ -352,7 +338,6 @@ def _work(
 
 
 def _end_at(deadline: float) -> None:
-    """End this process at the deadline, or when the process that started it dies."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "only workers call this"
     wait([parent.sentinel], max(0.0, deadline - time.time()))
@@ -360,8 +345,6 @@ def _end_at(deadline: float) -> None:
 
 
 class _Worker:
-    """Computes the next possible step; knows which steps are done or failed for this call."""
-
     def __init__(self, store: Store, runner: Any, training: Semaphore, begun: float) -> None:
         self._store, self._runner, self._training = store, runner, training
         self._begun = begun
@@ -370,17 +353,13 @@ class _Worker:
         self.look()
 
     def look(self) -> None:
-        """Read the names of the finished artifacts and failures, once for many units."""
         self._stored = self._store.listing().ids
         self._failures = self._store.failures.attempts()
 
     def tried(self, unit: Unit, *, shared: bool) -> dict[str, Any] | None:
         """Compute the unit's missing steps; return the log entry, or None if it computed nothing.
 
-        Args:
-          unit: the unit; without effect before its inputs are done, or while as many runs train as
-            may.
-          shared: also compute steps of a unit of which another worker computes a step.
+        `shared`: also compute steps of a unit of which another worker computes a step.
         """
         missing = [step for step in unit.steps if not self._is_over(step)]
         if not missing or not all(map(self._has, unit.needs)):
@@ -413,7 +392,6 @@ class _Worker:
         return {"at": at, "seconds": seconds, "computed": computed, "failed": failed}
 
     def is_settled(self, unit: Unit) -> bool:
-        """Return True if no step of the unit is left to compute, here or in another worker."""
         if unit.needs & self._lost:
             self._lost.update(step.fingerprint for step in unit.steps)
         return all(map(self._is_over, unit.steps))
@@ -432,14 +410,13 @@ class _Worker:
         return fingerprint in self._done
 
     def _note_failure(self, step: Step) -> None:
-        """Give the step up for this call, unless its failure may be temporary."""
         note = self._store.failures.of(step)
         if note and (note["class"] not in RETRIED or note["attempts"] >= 3):
             self._lost.add(step.fingerprint)
 
 
 class Parcels:
-    """The parcels of results in a folder: all but the last are full and stay as they are."""
+    """A folder's parcels of results: all but the last are full and stay unchanged."""
 
     def __init__(
         self, pack: Pack, store: Store, out: Path, part_bytes: float, *, weights: bool
@@ -455,7 +432,6 @@ class Parcels:
             self._number += 1
 
     def write(self) -> None:
-        """Write the finished steps that no full parcel has, oldest first, in files of the size."""
         listing = self._store.listing()
         found = []
         for step in self._pack.brought:

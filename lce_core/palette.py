@@ -31,8 +31,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
         "string", "dpe",
     ),
 }  # fmt: skip
-"""Methods by family, in the order of their places. A method listed here has the same look in all
-studies; every other name takes the next free place of its family."""
+"""Methods by family. A listed one looks the same everywhere; others take the next free place."""
 NUM_SHAPES: Final = 6
 _FIRST_HUE, _FAMILY_DEGREES = 250, 12
 _HUES: Final = (0, 180, 60, 240, 120, 300)
@@ -50,29 +49,19 @@ class Look:
     """Colours and mark shape with which charts draw a method."""
 
     light: str
-    """Colour on light pages, as #rrggbb."""
     dark: str
-    """Colour on dark pages, as #rrggbb."""
     shape: int
-    """Number of the mark's shape, below `NUM_SHAPES`."""
 
 
 CONTROL_LOOK: Final = Look("#8b949e", "#8793a0", 0)
-"""Look of the base model without an extension method."""
 
 
 def family_of(method: str) -> str | None:
-    """Return the family of a method in `PLACES`; None for other names."""
     return next((key for key, names in PLACES.items() if method in names), None)
 
 
 def looks(families: Mapping[str, str | None]) -> dict[str, Look]:
-    """Return the look of each method.
-
-    Args:
-      families: Family by method, or by a study's label, in the study's order. "none" marks the base
-        model without an extension method; None, or an unknown family, counts as one further family.
-    """
+    """Return the look of each method; "none" is the base model, None counts as one more family."""
     found: dict[str, Look] = {}
     added: dict[str, int] = {}
     for method, given in families.items():

@@ -11,5 +11,4 @@ Progress = Callable[[int, int], None]
 """Callback that receives (work done, total work)."""
 
 
-def no_progress(done: int, total: int) -> None:
-    """Do nothing: the default `Progress` callback."""
+def no_progress(done: int, total: int) -> None: ...

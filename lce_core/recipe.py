@@ -38,10 +38,7 @@ class Section(BaseModel):
     model_config = STRICT
 
     def identity(self) -> dict[str, Any]:
-        """Return the JSON values that differ from their defaults.
-
-        Fingerprints contain only these, so that a new key with a default changes no existing id.
-        """
+        """Return the values that differ from their defaults: new keys change no existing id."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 

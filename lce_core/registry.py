@@ -31,10 +31,9 @@ from lce_core.store.plugin_code import code_digest
 from lce_core.store.records import PluginCode
 
 Examples = tuple[Mapping[str, Any], ...]
-"""Type of a plug-in's EXAMPLES: sets of parameters, each written as in a study file."""
+"""A plug-in's EXAMPLES: sets of parameters as in a study file."""
 MARK = "# <- fill in"
-"""Comment that `lce new` writes on each line that the plug-in's author must complete. `load`
-rejects a file that still contains it."""
+"""Comment on each line that the author must complete; `load` rejects a file that contains it."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +76,15 @@ class Plugin(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Return name, VERSION and the parameters that differ from their defaults.
 
-        The result is part of the fingerprint of every step that uses the plug-in. A new parameter
-        with a default therefore changes no existing id. Increase VERSION when a default changes.
+        Fingerprints contain the result, so a new parameter with a default changes no existing id.
+        Increase VERSION when a default changes.
         """
         changed = self.model_dump(mode="json", exclude_defaults=True)
         return {"name": self.plugin_name, "version": self.plugin_version, **changed}
 
     @classmethod
     def from_identity(cls, payload: Mapping[str, Any]) -> Self:
-        """Rebuild a plug-in from the output of `identity`.
-
-        Raises:
-          SpecError: if the payload's VERSION is not the installed one.
-        """
+        """Rebuild a plug-in from the output of `identity`."""
         if payload["version"] != cls.plugin_version:
             raise SpecError(
                 f"{cls.__module__}",
@@ -103,12 +98,11 @@ class Plugin(BaseModel):
 
 P = TypeVar("P", bound=Plugin)
 _PACKAGES: list[str] = []
-"""Packages of all registries, such as "lce_core.methods". A user's plug-in may import helper
-modules that the user added to any of these packages, so the plug-in's code digest searches all."""
+"""Packages of all registries. A user's plug-in may import helper modules that the user added to any
+of these, so the plug-in's code digest searches all."""
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:
-    """Return the sorted names of the plug-ins in some folders, without importing them."""
     found = (module.name for module in pkgutil.iter_modules(folders))
     return sorted(name for name in found if not name.startswith("_"))
 
@@ -117,9 +111,7 @@ class Registry(Generic[P]):
     """Finds and loads the plug-ins of one package, such as all methods.
 
     Args:
-      package: dotted name of the folder, such as "lce_core.methods".
       attribute: name under which each module registers its class, such as "METHOD".
-      kind: base class of all plug-ins in this folder.
       table: dotted name of a module whose TABLE lists further plug-in classes, or None. Each class
         states its name, version, source and evidence as class attributes.
     """
@@ -135,7 +127,6 @@ class Registry(Generic[P]):
         self._packages: dict[Path, str] = {}
 
     def names(self) -> list[str]:
-        """Return the sorted names of all plug-ins, without importing their files."""
         files = plugin_names(importlib.import_module(self.package).__path__)
         return sorted([*files, *self._table])
 
@@ -149,13 +140,10 @@ class Registry(Generic[P]):
     def add_folder(self, folder: Path, package: str | None = None) -> None:
         """Add every `<name>.py` in `folder` as a plug-in; ignore a folder that does not exist.
 
-        Args:
-          folder: the folder with the files.
-          package: name and version of the installed package that contains the folder, if any.
+        `package` is name and version of the installed package that contains the folder.
 
         Raises:
-          SpecError: if a file has the name of an existing plug-in, which would be loaded instead of
-            the file.
+          SpecError: if a file has the name of an existing plug-in.
         """
         path = importlib.import_module(self.package).__path__
         if not folder.is_dir() or str(folder) in path:
@@ -174,12 +162,6 @@ class Registry(Generic[P]):
         importlib.invalidate_caches()
 
     def load(self, name: str, where: str = "") -> type[P]:
-        """Return the class registered as `name`.
-
-        Raises:
-          SpecError: if there is no such plug-in (the error suggests a similar name), or its file
-            cannot be imported or lacks a required constant.
-        """
         if name in self._table:
             return self._table[name]
         where = where or self.package
@@ -203,8 +185,7 @@ class Registry(Generic[P]):
                 raise SpecError(
                     f"{module.__file__}",
                     f"a plug-in without {part}",
-                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in a plug-in of"
-                    f" {self.package}",
+                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in every plug-in",
                     f"add {part} to the file",
                 )
         plugin = getattr(module, self.attribute)
@@ -236,9 +217,6 @@ class Registry(Generic[P]):
         """Return VERSION, code digest, file and package of a user's plug-in; None if it is lce's.
 
         The digest is that of the imported code, even if the file changed after the import.
-
-        Raises:
-          SpecError: if `load` rejects the plug-in.
         """
         plugin = self.load(name)
         sha256 = self._digests.get(name)
@@ -296,13 +274,7 @@ class Registry(Generic[P]):
         return name.isidentifier() and name[0] != "_" and f"{self.package}.{name}" in sys.modules
 
     def parse(self, entry: Mapping[str, Any], where: str) -> P:
-        """Build a plug-in from `{"name": ..., **parameters}`, as written in a study file.
-
-        `where` is the path of the entry in the file; errors start with it.
-
-        Raises:
-          SpecError: for an unknown name or parameter, or an invalid value.
-        """
+        """Build a plug-in from an entry of a study file: {"name": ..., **parameters}."""
         name = entry.get("name")
         if not isinstance(name, str):
             raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
@@ -316,11 +288,7 @@ class Registry(Generic[P]):
             raise spec_error(error, where, plugin, label=plugin.plugin_name) from None
 
     def from_identity(self, payload: Mapping[str, Any]) -> P:
-        """Return the plug-in that has the identity `payload`; equal payloads give the same object.
-
-        Raises:
-          SpecError: if there is no such plug-in, or another VERSION of it made the payload.
-        """
+        """Return the plug-in of the identity `payload`; equal payloads give the same object."""
         plugin = self.load(payload["name"])
         if payload["version"] != plugin.plugin_version:
             return plugin.from_identity(payload)  # raises the error
@@ -338,7 +306,6 @@ def _first_line(docstring: str | None) -> str:
 
 
 def own_folders() -> dict[str, list[Path]]:
-    """Return the plug-in folders that users added to each package."""
     found = {}
     for package in _PACKAGES:
         module = importlib.import_module(package)
@@ -348,13 +315,11 @@ def own_folders() -> dict[str, list[Path]]:
 
 
 def _last_line(error: Exception, file: str) -> int | None:
-    """Return the innermost line of `file` in the error's traceback; None if it has no such line."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((one.lineno for one in reversed(frames) if one.filename == file), None)
 
 
 def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> bool:
-    """Return True if the registered class and its constants are the same objects as when loaded."""
     content = vars(module)
     return (
         content.get(attribute) is plugin
@@ -366,10 +331,7 @@ def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> boo
 
 
 def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:
-    """Raise SpecError if a field has the name of a method or attribute of `kind`, which it hides.
-
-    pydantic only warns about such fields.
-    """
+    """Refuse a field with the name of an attribute of `kind`; pydantic only warns."""
     shadows = [
         name
         for name in plugin.model_fields

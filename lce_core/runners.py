@@ -1,9 +1,8 @@
 """Compute the steps of a study's plan in a worker process.
 
 A step is one computation: tokenising a corpus, packing training rows or held-out text, a search for
-a method's parameters, a training run, or a cell (one benchmark task at one length for one variant
-of a model). The parents of a step are the steps whose artifacts it reads. A unit is a list of steps
-that one worker computes one after another.
+a method's parameters, a training run, or a cell. Its parents are the steps whose artifacts it
+reads. A unit is a list of steps that one worker computes one after another.
 """
 
 from __future__ import annotations
@@ -66,11 +65,7 @@ from lce_core.training.run import run
 
 
 class Runner:
-    """Compute steps of all kinds in this process.
-
-    The last model stays loaded, because the cells of a unit, and often those of the next unit, use
-    the same weights.
-    """
+    """Compute steps of all kinds in this process. The last model stays loaded for further cells."""
 
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
         self._store, self._execution, self._report = store, execution, report
@@ -78,21 +73,13 @@ class Runner:
         self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
-        """Compute the step unless its result exists or another process is computing it.
-
-        Returns:
-          "existing", "computed", or "held" if another process is computing the step.
-        """
+        """Compute a missing step; return "existing", "computed" or "held" (by others)."""
         execution = self._execution.model_dump(mode="json")
         outcome = self._store.ensure(step, self._run, execution)
         return "held" if outcome is None else outcome.status
 
     def assist(self, step: Step) -> str:
-        """Help another process with a long cell: score some of its text windows for about a minute.
-
-        Returns:
-          "computed", or "held" if other processes already compute all remaining windows.
-        """
+        """Score windows of another process's long cell; return "held" if none is free."""
         spec, parts = spec_of(step), self._store.parts(step)
         assert isinstance(spec, CellSpec), "only cells have parts"
         if not parts.free():
@@ -105,7 +92,6 @@ class Runner:
 
     @singledispatchmethod
     def _compute(self, spec: StepSpec, attempt: Attempt) -> dict[str, Any]:
-        """Compute a step and return its result for the record, dispatching on the spec's type."""
         raise NotImplementedError
 
     @_compute.register
@@ -226,7 +212,6 @@ class Runner:
         return asdict(found)
 
     def _settled(self, method: Method, step: Step) -> Method:
-        """Return the method with the parameters that the parent `search` found, if there is one."""
         if SearchSpec.kind not in step.parents:
             assert method.open_search() is None, "the plan has a search for every open parameter"
             return method
@@ -235,7 +220,6 @@ class Runner:
 
     @_compute.register
     def _choice(self, spec: ChoiceSpec, attempt: Attempt) -> dict[str, Any]:
-        """Choose the value with the lowest mean NLL; the first of several equal ones."""
         nll = [
             float(np.mean([self._nll(attempt.step, spec.role(n, one)) for one in spec.domains]))
             for n in range(len(spec.values))
@@ -250,14 +234,12 @@ class Runner:
         return float(np.log(next(s["value"] for s in scores if s["metric"] == "perplexity")))
 
     def _chosen(self, step: Step) -> dict[str, Any]:
-        """Return the training setting that the parent `choice` replaces; {} without this parent."""
         if "choice" not in step.parents:
             return {}
         result = Record.read(self._parent(step, "choice")).result
         return {result["field"]: result["value"]}
 
     def _require_validation(self, step: Step) -> None:
-        """Before a trial of `tune` trains, check that its validation text has a whole window."""
         if text := step.axes.get("validation"):
             folder = self._artifact(step, "validation text", text)
             needed = Record.read(folder).spec.get("needed")

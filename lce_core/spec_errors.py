@@ -20,14 +20,8 @@ def spec_error(
     """Convert a validation error into one `SpecError`.
 
     If a key is unknown, report that key, because it usually causes the other errors (a misspelt key
-    is also missing). Otherwise report the first error. Further errors are only counted.
-
-    Args:
-      error: The validation error.
-      where: Path of the validated mapping in the study file. The `where` of the error starts with
-        this path.
-      model: The pydantic model that was validated. The error lists its keys.
-      label: Name of `model` in the message; the class name if empty.
+    is also missing). Otherwise report the first error and count the others. `where` is the path of
+    the validated mapping in the study file.
     """
     found = error.errors(include_url=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
@@ -50,11 +44,7 @@ def spec_error(
 
 
 def _raised_by_validator(error: ValueError, place: str, got: str) -> SpecError:
-    """Convert an error that a validator function of the model raised.
-
-    A `SpecError` keeps its texts and gets the full path `place`. The message of any other
-    ValueError becomes the `expected` text.
-    """
+    """Convert an error of a model's validator; a `SpecError` keeps its texts."""
     if isinstance(error, SpecError):
         return error.within(f"{place}{_joint(place)}{error.where}")
     return SpecError(place, got, f"values that fit together ({error})", "change one of them")

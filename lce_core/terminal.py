@@ -1,8 +1,7 @@
 r"""Escape terminal control characters in untrusted text, such as \x1b.
 
 Hypotheses, labels, prompts, model answers and file names can contain sequences that rename a
-window, write to the clipboard, or hide or reorder text. Streams that are not terminals receive all
-text unchanged.
+window, write to the clipboard, or hide or reorder text. Other streams get text unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 WIDTH = 80
-"""Assumed width of a terminal in columns. Callers split wider tables."""
+"""Assumed terminal width in columns."""
 _STEERING = re.compile(
     # C0 except tab and newline, DEL, C1; invisible characters and those that reorder text; line
     # and paragraph separators; surrogates, which cannot be encoded.
@@ -25,8 +24,7 @@ _STEERING = re.compile(
 _COLOUR = re.compile("(\\x1b\\[[0-9;]*m)")
 
 _BAR = re.compile("\\r|(?:\\x1b\\[A)+")
-"""Matches the cursor movement with which tqdm starts a write: a carriage return, or "line up"
-sequences."""
+"""Cursor movement with which tqdm starts a write: carriage return or "line up"."""
 
 
 def visible(text: str) -> str:
@@ -40,11 +38,7 @@ def visible(text: str) -> str:
 def guard_terminal(*, coloured: bool = False) -> None:
     """Make standard output and standard error escape control characters if they are terminals.
 
-    All output of the process, including warnings and tracebacks, passes through `visible`. Rich
-    bypasses the guard because it sends its own sequences; `flows.terminal` escapes Rich's texts.
-
-    Args:
-      coloured: Let colour sequences pass, for libraries that print colours.
+    Rich bypasses this guard; `flows.terminal` escapes its texts. `coloured` lets colours pass.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

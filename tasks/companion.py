@@ -13,15 +13,15 @@ from lce_core.store.odd_files import make_folder, make_way
 from tasks.own_code import child_environment
 
 _END_SECONDS = 60.0
-"""Time that the helper process has to finish its last update; after that it is killed."""
+"""Time for the last update; then the helper process is killed."""
 
 
 @contextlib.contextmanager
 def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
     """Run `python -m module arguments` during the `with` block; append its output to `log`.
 
-    The module must exit when its standard input closes (see `end_of_input`). That happens at the
-    end of the block, or when this process dies.
+    The module must exit when its standard input closes (see `end_of_input`): at the end of the
+    block, or when this process dies.
     """
     make_folder(log.parent)
     make_way(log)
@@ -47,10 +47,7 @@ def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
 
 
 def end_of_input() -> threading.Event:
-    """Return an event that is set when this process's standard input closes.
-
-    The helper process calls this to learn that the process which started it has ended.
-    """
+    """Return an event that is set when the process which started this one has ended."""
     ended = threading.Event()
 
     def wait() -> None:

@@ -15,17 +15,17 @@ from tasks.mending import mended
 
 AXES = ("study", "base_model", "variant", "seed", "benchmark", "task", "eval_length", "metric")
 COLUMNS = (*AXES, "a", "b", "difference", "same_id")
-"""Columns of the table. A score of one side only has no difference and no `same_id`."""
+"""A score of one side only has no difference and no `same_id`."""
 CELLS = ("cell_a", "cell_b")
 MOST_ROWS = 10
-"""Rows of a text without `everything`, so that it fits a screen."""
+"""Rows that fit a screen."""
 # Catalogs of earlier versions lack the column `variant`, so `_by_axes` composes it.
 SCORES = """SELECT study, base_model, method, frozen, seed, benchmark, task, eval_length, metric,
     cell, value FROM scores"""
 
 Rows = list[tuple[Any, ...]]
 Scores = dict[tuple[Any, ...], tuple[str, float]]
-"""Cell id and value by axes. A number follows the axes: a study may have a benchmark twice."""
+"""Cell id and value by axes and a number: a study may have a benchmark twice."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,9 @@ class Differences:
     """Rows of `COLUMNS` and `CELLS`: first scores with two values, then scores of one side."""
 
     def json(self) -> str:
-        """Return all rows as JSON."""
         return format_rows((*COLUMNS, *CELLS), self.rows, "json")
 
     def text(self, *, everything: bool) -> str:
-        """Return a table of the rows, at most a screen of them or all, and a summary."""
         lines = []
         if self.rows:
             shown = self.rows if everything else self.rows[:MOST_ROWS]
@@ -63,16 +61,7 @@ class Differences:
 
 
 def compare(first: Rows, second: Rows, study: str | None) -> Differences:
-    """Compare the scores of two homes.
-
-    Args:
-      first: result of the query `SCORES` in one home.
-      second: result of this query in the other home.
-      study: name of the study to compare; None for all studies.
-
-    Raises:
-      SpecError: if neither home has a score, or none of the study.
-    """
+    """Compare the results of the query `SCORES` in two homes, of one study or all."""
     a, b = _by_axes(first), _by_axes(second)
     known = {axes[0] for axes in (*a, *b)}
     if not known:
@@ -107,16 +96,11 @@ def compare(first: Rows, second: Rows, study: str | None) -> Differences:
 
 
 def scores_of(home: Path) -> Rows:
-    """Return the result of `SCORES` in a home, or in a copy of its catalog.
-
-    Raises:
-      SpecError: if there is no catalog.
-    """
+    """Return the result of `SCORES` in a home, or in a copy of its catalog."""
     return run_query(mended(home.absolute()) if home.is_dir() else home, SCORES)[1]
 
 
 def _by_axes(rows: Rows) -> Scores:
-    """Return all scores in the order of `rows`."""
     found: Scores = {}
     seen: Counter[tuple[Any, ...]] = Counter()
     for study, base_model, method, frozen, *others, cell, value in rows:

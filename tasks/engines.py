@@ -8,9 +8,5 @@ from tasks.ray_engine.cluster import nodes_of
 
 
 def machines_for(execution: Execution) -> Machines:
-    """Return the hardware of this machine, or that of all Ray nodes if the engine is Ray.
-
-    Raises:
-      SpecError, ServiceError: if the Ray cluster cannot be used; see `cluster.connected`.
-    """
+    """Return the hardware of this machine, or that of all Ray nodes if the engine is Ray."""
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)

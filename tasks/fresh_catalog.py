@@ -1,10 +1,8 @@
 """Update the catalog while the store changes: `python -m tasks.fresh_catalog HOME`.
 
 A run itself writes the catalog only after its first seed and at its end. To show finished cells
-earlier, each run and each dashboard starts this process. It polls the store, writes the catalog
-only if the store has changed, and uses a small share of one core at low priority. It exits when its
-standard input closes, that is when the run or the dashboard ends. It loads DuckDB at its first
-poll.
+earlier, each run and each dashboard starts this process, with low priority and a small share of one
+core. It exits when its standard input closes. It loads DuckDB at its first poll.
 """
 
 from __future__ import annotations
@@ -31,25 +29,20 @@ class Pace:
     seconds: float
     """Shortest pause between two polls, and the pause before the first poll."""
     share: float
-    """Largest share of one core's time that polls and builds may take."""
+    """Largest share of one core's time for polls and builds."""
     creates_missing: bool
-    """True to create the catalog if none exists; False to update only an existing one."""
+    """True to create a missing catalog."""
 
 
 BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, creates_missing=False)
 BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, creates_missing=True)
-"""Beside a run, a catalog build of 1 s is followed by a pause of 33 s, one of 10 s by 333 s."""
+"""A catalog build of 1 s is followed by a pause of 33 s, one of 10 s by 333 s."""
 _BESIDE_A_RUN = "--beside-a-run"
 _NICE = 10
-"""Increment of the process's niceness, so that the computing processes have priority."""
+"""Niceness, so that computing processes have priority."""
 
 
 def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:
-    """Poll the store and update the catalog until `ended` is set.
-
-    Raises:
-      LceError, OSError: if the store cannot be read, or the catalog cannot be written.
-    """
     pause = pace.seconds
     while not ended.wait(pause):
         clock = time.perf_counter()
@@ -65,10 +58,9 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
 
 @contextlib.contextmanager
 def catalog_kept_fresh(home: Path) -> Iterator[None]:
-    """Keep the catalog up to date in a separate process during the `with` block.
+    """Keep the catalog up to date in a separate process, within about a minute.
 
-    A cell appears in the catalog about a minute after it is done. The process logs errors to
-    logs/live-results.log.
+    The process logs errors to logs/live-results.log.
     """
     # At the end of the block, wait for a running build: the run's own build would wait for its lock
     # anyway.

@@ -1,7 +1,7 @@
 """Lease GPUs of this host by their hardware id, so that no two runs share a GPU.
 
 The leases are outside LCE_HOME, because runs with different homes share the GPUs. A run acquires
-all the GPUs that it needs at once, or none, so two runs cannot wait for each other's GPUs.
+all or none, so two runs cannot wait for each other's GPUs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from lce_core.store.lease import Lease
 
 WAIT_SECONDS = 5.0
 LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
-"""Folder that all runs of the host share. TMPDIR is unsuitable: clusters set it for each job."""
+"""Folder of all runs of the host. TMPDIR is unsuitable: clusters set it for each job."""
 
 
 def visible_gpus() -> dict[str, str]:
     """Return the UUID of each GPU that this process may use, by its CUDA name, such as "0".
 
-    Does not import torch. For a name in CUDA_VISIBLE_DEVICES that nvidia-smi does not list, the
-    name itself replaces the UUID.
+    Does not import torch. A name that nvidia-smi does not list stands for its own UUID.
     """
     installed = _query("index,uuid")
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -37,7 +36,7 @@ def visible_gpus() -> dict[str, str]:
 
 
 def gpu_name() -> str | None:
-    """Return the model of the first visible GPU, from nvidia-smi; None without either of them."""
+    """Return the model of the first visible GPU, from nvidia-smi."""
     visible = visible_gpus()
     listed = _query("index,name") if visible else {}
     return next((name for index, name in listed.items() if index in visible), None)
@@ -55,11 +54,7 @@ def leased_gpus(
 ) -> Iterator[list[str]]:
     """Lease up to `most` free GPUs, wait until `least` are free, and yield their CUDA names.
 
-    Args:
-      least: minimum number of GPUs. If fewer are free, none is leased until the next attempt.
-      most: maximum number of GPUs, even if more are free.
-      has_to_end: called between two attempts with the seconds that it must wait; returns True if
-        the caller no longer wants the GPUs.
+    Between attempts, `has_to_end` waits the given seconds; True ends the wait.
 
     Raises:
       SpecError: if fewer than `least` GPUs are visible.

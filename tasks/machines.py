@@ -15,15 +15,12 @@ class Machines:
     """The GPUs and cores of one or several machines."""
 
     gpus: tuple[int, ...]
-    """Number of GPUs of each machine."""
     cpus: int
-    """Number of cores of all machines together."""
     gpu_name: str = ""
     """GPU model, from the driver or from Ray; empty without a GPU."""
 
     @property
     def num_gpus(self) -> int:
-        """Number of GPUs of all machines together."""
         return sum(self.gpus)
 
     def training_runs(self, processes: int) -> int:
@@ -31,7 +28,6 @@ class Machines:
         return sum(number // processes for number in self.gpus)
 
     def slot_counts(self, execution: Execution) -> SlotCounts:
-        """Return how many training and evaluation slots an execution gets on all this hardware."""
         counts = slot_counts(execution, self.num_gpus)
         if not self.num_gpus:
             return counts
@@ -40,7 +36,6 @@ class Machines:
 
 
 def this_machine(execution: Execution) -> Machines:
-    """Return the hardware that an execution may use on this machine."""
     gpus = 0 if execution.device == "cpu" else len(visible_gpus())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Machines((gpus,), cores or 1, (gpu_name() or "") if gpus else "")

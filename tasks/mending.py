@@ -28,11 +28,7 @@ def damage(home: Path) -> str | None:
 def mended(home: Path) -> Path:
     """Return the catalog's path. If the file is unusable, first rename it and build a new one.
 
-    Keep an unusable file if `home` contains no store from which to build a catalog. The code that
-    opens the file then reports the error.
-
-    Raises:
-      StoreError: if the unusable file cannot be renamed.
+    Without a store the file stays; the code that opens it then reports the error.
     """
     path = catalog_path(home)
     if (home / "studies").is_dir() and damage(home):
@@ -45,11 +41,7 @@ def mended(home: Path) -> Path:
 def mend_projections(home: Path) -> None:
     """Rebuild an unusable catalog and rename an unusable MLflow database.
 
-    A run calls this at its start, so that the user sees the messages in the terminal. lce creates
-    a new MLflow database when it next writes to it.
-
-    Raises:
-      StoreError: if a damaged file cannot be renamed.
+    A run calls this at its start, so that the user sees the messages in the terminal.
     """
     from tasks import tracking  # loads pyarrow, which readers of the catalog do not need
 

@@ -1,7 +1,6 @@
 """Collect the progress events of a run's workers for its displays.
 
-The threads that run units publish events here. The displays poll one line per running unit and the
-list of finished steps, so that not every event causes a call of Prefect's API.
+Displays poll, so that not every event causes a call of Prefect's API.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Ended:
 
     fingerprint: str
     seconds: float | None
-    """Duration in seconds if the worker computed the step; None if the result already existed."""
+    """Duration of the computation; None if the result already existed."""
 
 
 class ProgressTracker:
@@ -31,13 +30,11 @@ class ProgressTracker:
         self._lock = threading.Lock()
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
-        """The running step of each unit: its fingerprint ("" until it reports progress), start time
-        (monotonic) and the share of it that is done."""
+        """Fingerprint ("" until it reports progress), monotonic start and share done, by unit."""
         self._ended: list[Ended] = []
         self._computed = 0
 
     def publish(self, unit: str, event: Mapping[str, Any]) -> None:
-        """Record one event of a worker."""
         with self._lock:
             if event["event"] == "progress":
                 self._lines[unit] = describe(event)
@@ -54,21 +51,16 @@ class ProgressTracker:
                     self._ended.append(Ended(event["fingerprint"], seconds))
 
     def finish(self, unit: str) -> None:
-        """Remove the progress of a unit that no longer runs."""
         with self._lock:
             self._lines.pop(unit, None)
             self._steps.pop(unit, None)
 
     def running(self) -> dict[str, str]:
-        """Return the latest progress line of each running unit."""
         with self._lock:
             return dict(self._lines)
 
     def running_steps(self) -> dict[str, Running]:
-        """Return the elapsed seconds and the share done of each running step, by fingerprint.
-
-        Steps that have not reported progress yet are omitted.
-        """
+        """Return the running steps that have reported progress, by fingerprint."""
         now = time.monotonic()
         with self._lock:
             steps = list(self._steps.values())
@@ -88,7 +80,6 @@ class ProgressTracker:
 
 
 def describe(event: Mapping[str, Any]) -> str:
-    """Format a progress event as one line for users."""
     if "steps" in event:
         line = f"step {event['step']}/{event['steps']}"
         return f"{line} loss {event['loss']:.3f}" if event.get("loss") is not None else line
@@ -102,7 +93,7 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def share(event: Mapping[str, Any]) -> float:
-    """Return the share of a step that is done, from 0 to 1; 0 if the event does not contain it."""
+    """Return the share of a step that is done, 0..1; 0 if unknown."""
     done, total = (event["step"], event["steps"]) if "steps" in event else (0, 0)
     if "total" in event:
         done, total = event["done"], event["total"]

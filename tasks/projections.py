@@ -1,8 +1,7 @@
 """Build the catalog and the MLflow database from the store.
 
-Both are projections: a user may delete them at any time, and lce rebuilds them from the store
-alone. A damaged projection is renamed and rebuilt. If one study's files are invalid, the other
-studies are still shown. This module does not load Prefect.
+Both are projections: lce rebuilds deleted or damaged ones from the store alone. If one study's
+files are invalid, the other studies are still shown. This module does not load Prefect.
 """
 
 from __future__ import annotations
@@ -22,18 +21,14 @@ from tasks.questions import read
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
 
 _CONTENT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
-"""Exceptions that an invalid plan or record causes: skip its study, but write the others."""
+"""Errors of an invalid plan or record: skip its study, but write the others."""
 
 
 def record(home: Path, study: str, mlflow: str | None = None) -> dict[str, int]:
     """Update catalog and MLflow from the store; return the study's number of cells by status.
 
-    If a team's MLflow server does not answer, print a line and go on: the store has the results.
-
-    Args:
-      home: the store's folder.
-      study: name of the study.
-      mlflow: URL of a team's MLflow server; None means the store's own database.
+    If a team's MLflow server (URL `mlflow`; None for the store's own database) does not answer,
+    print a line and go on: the store has the results.
     """
     store = refresh(home)
     if not tracking.is_current(store, study, mlflow):
@@ -48,28 +43,18 @@ def record(home: Path, study: str, mlflow: str | None = None) -> dict[str, int]:
 
 
 def refresh(home: Path) -> Store:
-    """Update the catalog from the store, and return the store."""
     store = Store(home)
     refresh_catalog(store, catalog_path(home))
     return store
 
 
 def rebuild_catalog(home: Path) -> Path:
-    """Build a catalog from the store and replace the old one; return its path."""
     store = Store(home)
     return build_catalog(store, catalog_path(home))
 
 
 def rebuild_mlflow(home: Path, mlflow: str | None = None) -> list[str]:
-    """Write every study of the store to MLflow; return the names of those that could be written.
-
-    Args:
-      home: the store's folder.
-      mlflow: URL of a team's MLflow server; None means the store's own database.
-
-    Raises:
-      ServiceError: if the team's server does not answer or refuses a request.
-    """
+    """Write every study to MLflow; return the names of those that could be written."""
     store = Store(home)
     return _project(store, [plan["study"] for plan in store.studies.plans()], mlflow)
 
@@ -84,8 +69,7 @@ def restore_mlflow(home: Path) -> None:
 def _project(store: Store, studies: Iterable[str], mlflow: str | None) -> list[str]:
     """Write studies to MLflow and return the names of those that could be written.
 
-    For a study with invalid content, print a line and continue. Other errors, such as a full disk,
-    are raised.
+    For a study with invalid content, print a line. Other errors, such as a full disk, are raised.
     """
     shown = []
     for study in studies:

@@ -16,32 +16,17 @@ from tasks.own_code import child_environment
 def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
     """Run a user's read-only SQL statement in a child process and return the formatted result.
 
-    Args:
-      home: the store's folder.
-      sql: the statement.
-      form: output format: "table", "csv" or "json".
-      memory: memory limit of the statement, such as 8GB; None for half of the free memory, at most
-        4 GB.
+    `form` is "table", "csv" or "json". `memory`, such as 8GB, defaults to half of the free memory,
+    at most 4 GB.
 
     Raises:
-      SpecError: if `form` is unknown, `memory` is not a size, or `run_query` rejects the statement.
+      SpecError: if `form`, `memory` or the statement is invalid.
     """
     return format_rows(*_answered(home, sql, memory), form)
 
 
 def answer_in_file(home: Path, sql: str, form: str, file: Path, memory: str | None = None) -> None:
-    """Run a user's read-only SQL statement and write the result to a file.
-
-    Args:
-      home: the store's folder.
-      sql: the statement.
-      form: output format: "table", "csv", "json" or "parquet".
-      file: file to write; an existing file is overwritten.
-      memory: see `answer`.
-
-    Raises:
-      SpecError: as for `answer`.
-    """
+    """Write the result of `answer` to a file; "parquet" is possible, too."""
     columns, rows = _answered(home, sql, memory)
     if form == "parquet":
         write_parquet(columns, rows, file)

@@ -1,9 +1,8 @@
 """Retry policy of units: which failures are retried, how often and after how long.
 
-A unit is retried if one of its steps failed with a transient error (out of memory, I/O or NCCL; see
-`lce_core.store.failures.RETRIED`), or if its worker died. A run attempts each unit at most
-`Execution.max_attempts` times.
-Prefect applies this policy to its tasks; `with_retries` applies it without Prefect.
+A unit is retried if a step failed with a transient error (`lce_core.store.failures.RETRIED`), or if
+its worker died, up to `Execution.max_attempts`. Prefect applies this policy to its tasks;
+`with_retries` applies it without Prefect.
 """
 
 from __future__ import annotations
@@ -20,24 +19,21 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
 
 DELAY_SECONDS = [1.0, 10.0, 60.0]
-"""Delays before the first, the second and every further retry. The default is two retries."""
+"""Delays before the first, the second and every further retry; the default is two retries."""
 
 Result = TypeVar("Result")
 
 
 def is_retried(error: object) -> bool:
-    """Return True if this error of a unit is transient, or its worker died."""
     if isinstance(error, StepsFailedError):
         return any(event["class"] in RETRIED for event in error.failed)
     return isinstance(error, WorkerLostError)
 
 
 def with_retries(compute: Callable[[], Result], max_attempts: int, stop: threading.Event) -> Result:
-    """Call `compute` until it succeeds, but at most `max_attempts` times.
+    """Call `compute` until it succeeds, at most `max_attempts` times.
 
-    Raises:
-      The error of `compute`: in the last attempt, if the error is not transient (`is_retried`), or
-      if `stop` is set before the next attempt.
+    Raises its error in the last attempt, if it is not transient, or if `stop` is set.
     """
     attempt = 1
     while True:

@@ -1,8 +1,7 @@
 """Slots of a host: how many steps of each kind run at once, and on which GPUs.
 
-Training slots and evaluation slots share the same places. A place is a GPU, or a share of the CPU.
-A training run uses one GPU per process; any other step uses one place. Eight GPUs, for example, are
-one slot for a training run of eight processes, or eight evaluation slots.
+Training slots and evaluation slots share the same places (a GPU, or a share of the CPU). Eight
+GPUs, for example, are one slot for a training run of eight processes, or eight evaluation slots.
 """
 
 from __future__ import annotations
@@ -21,17 +20,15 @@ class Slot:
     """The places (GPUs, or shares of the CPU) on which one worker computes."""
 
     places: tuple[int, ...]
-    """Indices of the slot's places among all places of this run."""
+    """Indices among all places of this run."""
     gpus: tuple[str, ...] = ()
-    """CUDA names of the slot's GPUs; in a Ray cluster mere numbers, one per GPU; () on a CPU."""
+    """CUDA names; in a Ray cluster mere numbers; () on a CPU."""
 
     @property
     def number(self) -> int:
-        """Index of the slot's first place."""
         return self.places[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form; `from_json` is its inverse."""
         return {"places": list(self.places), "gpus": list(self.gpus)}
 
     @classmethod
@@ -44,23 +41,21 @@ class SlotCounts:
     """Numbers of training runs and of other steps that run at once."""
 
     training: int
-    """Number of concurrent training runs."""
     evaluation: int
-    """Number of concurrent steps of any other kind."""
+    """Concurrent steps of any other kind."""
     places_per_training: int
-    """Number of places that a training run uses: its GPUs, or 1 on a CPU."""
+    """GPUs of a training run, or 1 on a CPU."""
 
     @property
     def places(self) -> int:
-        """Number of places in total. Both kinds of slots share them, so the larger need counts."""
+        """Both kinds of slots share places, so the larger need counts."""
         return max(self.training * self.places_per_training, self.evaluation)
 
 
 def slot_counts(execution: Execution, num_gpus: int) -> SlotCounts:
-    """Return how many training and evaluation slots an execution gets on `num_gpus` GPUs.
+    """Return the slots on `num_gpus` GPUs, or on the CPU (0).
 
-    With 0 GPUs, a slot is one place on the CPU. If a training run has more processes than there are
-    GPUs, there are no training slots.
+    If a training run has more processes than there are GPUs, there are no training slots.
     """
     training = execution.training_slots or execution.slots
     evaluation = execution.evaluation_slots or execution.slots
@@ -71,7 +66,6 @@ def slot_counts(execution: Execution, num_gpus: int) -> SlotCounts:
 
 
 def is_training(kind: str) -> bool:
-    """Return True if steps of this kind train a model and therefore need a training slot."""
     return issubclass(kind_named(kind), TrainingSpec)
 
 
@@ -83,21 +77,15 @@ class Slots:
         self._gpus = tuple(gpus)
         self._free = set(range(len(gpus) or counts.places))
         self._used: dict[Slot, bool] = {}
-        """The claimed slots; the value is True if the slot is used for training."""
+        """The claimed slots; True if used for training."""
         self._lock = threading.Lock()
 
     def has_room(self, kind: str) -> bool:
-        """Return True if a slot for a step of this kind is free."""
         with self._lock:
             return bool(self._free_choices(kind))
 
     def claim(self, kind: str, warm: Collection[tuple[int, ...]] = ()) -> Slot | None:
-        """Claim a slot for a step of this kind; return None if none is free.
-
-        Args:
-          kind: kind of the step.
-          warm: the places of each slot whose worker already runs. One of these slots is preferred.
-        """
+        """Claim a slot, preferably one of `warm` places with a worker; None if none is free."""
         with self._lock:
             if not (choices := self._free_choices(kind)):
                 return None
@@ -113,7 +101,6 @@ class Slots:
             return slot
 
     def release(self, slot: Slot) -> None:
-        """Release a slot."""
         with self._lock:
             del self._used[slot]
             self._free.update(slot.places)
@@ -121,7 +108,7 @@ class Slots:
     def is_crowded_out(self, kind: str) -> bool:
         """Return True if `kind` is a training kind that could start if enough GPUs were free.
 
-        While this is True, the scheduler starts no step that could occupy these GPUs for long.
+        The scheduler then starts no step that could occupy these GPUs for long.
         """
         with self._lock:
             return is_training(kind) and not self._at_limit(kind) and not self._free_choices(kind)

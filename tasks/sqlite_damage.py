@@ -1,8 +1,7 @@
 """Detect why an SQLite database of MLflow or Prefect is unusable, without changing it.
 
-A database is unusable if it has damaged pages, lacks a table or has an unknown schema revision. A
-database that is locked, unreachable or on a full disk counts as usable; the program that opens it
-reports the error.
+It has damaged pages, lacks a table or has an unknown schema revision. A locked, unreachable or full
+one counts as usable; the program that opens it reports the error.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from pathlib import Path
 from lce_core.store.odd_files import odd_kind
 
 CHECK_SECONDS = 1.0
-"""Time limit of the page check. A 1 GB database takes 0.5 s if its file is in the page cache."""
+"""Time limit of the page check. A 1 GB database in the page cache takes 0.5 s."""
 LOCK_SECONDS = 1.0
-"""Time to wait for a locked database; after that the database counts as usable."""
+"""Time after which a locked database counts as usable."""
 
 _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["'](\w+)["']""", re.MULTILINE)
 _STRUCTURE = ("*** in database", "Tree ", "Page ", "Freelist", "On tree page")
-"""Prefixes of `PRAGMA quick_check` lines about damaged pages. Other lines concern single values,
-such as a NULL in a NOT NULL column, and are ignored."""
+"""Lines of `PRAGMA quick_check` about damaged pages. Other lines concern single values, such as a
+NULL in a NOT NULL column, and are ignored."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Schema:
     migrations: str
     """Folder of the Alembic revisions in the package."""
     tables: tuple[str, ...]
-    """Tables without which the program does not start."""
+    """Tables that the program needs to start."""
     fills_empty: bool
     """True if the program creates its tables in an empty database."""
     migrates: bool
@@ -48,9 +47,9 @@ class Schema:
 
 
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
-    """Return why `schema.program` cannot use the file, as a phrase that completes "it is ...".
+    """Return why `schema.program` cannot use the file, to complete "it is ...".
 
-    Return None if the database is usable or missing, or cannot be read at the moment.
+    None if the database is usable or missing, or cannot be read at the moment.
     """
     try:
         if odd := odd_kind(path):
@@ -108,10 +107,9 @@ def _torn(database: sqlite3.Connection) -> str | None:
 
 @functools.cache
 def _revisions(schema: Schema) -> frozenset[str]:
-    """Return the Alembic revisions that the installed release accepts in a database.
+    """Return the Alembic revisions that the installed release accepts; an empty set accepts any.
 
-    If the program migrates old databases itself, return all revisions of the release, else only the
-    newest. If the package has no migrations folder, return an empty set: any revision is accepted.
+    A program that migrates databases accepts all of its revisions, else only the newest.
     """
     found = importlib.util.find_spec(schema.package)  # does not import the package
     folders = (found.submodule_search_locations if found else None) or []

@@ -69,8 +69,7 @@ def kill_descendants() -> None:
 def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
     """Wait for a child, then kill all other descendants; return the child's exit status.
 
-    If the lifeline closes first, kill all descendants and exit with `KILLED`. Close `fds`, the
-    command's pipes, in this process.
+    If the lifeline closes first, exit with `KILLED`. Close `fds`, the command's pipes, here.
     """
 
     def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -18,8 +18,7 @@ UnitTask = Task[[dict[str, Any], dict[str, Any], bool], dict[str, Any]]
 def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     """Return a Prefect task of this name that calls `units.compute` with the run's workers.
 
-    The task does not use Prefect's cache. The store already keeps each result under a fingerprint
-    of everything that the result depends on.
+    Prefect's cache is off: the store already keeps each result under a fingerprint.
     """
 
     def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:

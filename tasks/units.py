@@ -19,20 +19,14 @@ def compute(
     slot: dict[str, Any],
     shared: bool = False,
 ) -> dict[str, Any]:
-    """Compute the steps of a unit on a claimed slot.
+    """Compute the steps of a unit on a slot that was claimed from `pool`; both are JSON.
 
-    Args:
-      pool: the run's workers.
-      tracker: receives the worker's progress.
-      unit: the unit as JSON (`Unit.to_json`). If its `assists` is True, it only computes parts of
-        another worker's step; that other worker shows the progress and records failures.
-      slot: the slot as JSON (`Slot.to_json`), claimed from `pool`.
-      shared: True if other processes compute steps of the unit as well; see `Worker.run`.
+    A unit that `assists` only computes parts of another worker's step, which shows the progress and
+    records failures. With `shared`, other processes compute steps of the unit as well.
 
     Returns:
-      A dict: the unit's name ("unit"), the number of steps computed here ("computed"), the number
-      whose result existed already ("existing"), and the fingerprints of the steps that other
-      processes are computing ("held").
+      The unit's name ("unit"), numbers of steps computed here ("computed") and found ("existing"),
+        and fingerprints of steps that other processes are computing ("held").
 
     Raises:
       StepsFailedError: if some steps failed. The other steps are done, or held by other processes.

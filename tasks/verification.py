@@ -1,7 +1,7 @@
 """Recompute finished cells in a temporary store, with the same kind of workers as in a run.
 
-The temporary store contains only links to the cells' parents and to the models. Therefore prompts
-are built again, and the results and failures of the study stay untouched.
+It contains only links to the cells' parents and to the models, so that prompts are built again, and
+the results and failures of the study stay untouched.
 """
 
 from __future__ import annotations
@@ -36,16 +36,12 @@ class Recomputed:
     folder: Path
     """The new artifact's folder; missing if `record` is None."""
     record: Record | None
-    """The new artifact's record; None if the step failed."""
     error: str | None = None
-    """Why the step failed; None if it was recomputed."""
 
 
 @contextlib.contextmanager
 def home_aside(store: Store) -> Iterator[Store]:
-    """Yield a temporary store in a subfolder of `store.home`, and remove it at the end.
-
-    A lease ensures that only one process at a time verifies `store`.
+    """Yield a temporary store in a subfolder, and remove it at the end.
 
     Raises:
       SpecError: if another process is verifying the store.
@@ -72,12 +68,9 @@ def home_aside(store: Store) -> Iterator[Store]:
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Recomputed, None, None]:
-    """Recompute steps of `store` in the temporary store `aside`.
+    """Recompute steps in `aside`; one worker computes steps that share a model.
 
-    Steps that share a model are computed together by one worker.
-
-    Yields:
-      The result of each step; steps that share a model follow each other.
+    Steps that share a model follow each other in the result.
     """
     for step in steps:
         _link_parents(step, store, aside)

@@ -1,9 +1,8 @@
 """Work queue of a run, shared with other processes that compute in the same store.
 
-Several processes can compute the same study; they share only the store. While a process computes a
-step, it holds the step's lease, and the others treat the step's whole unit as claimed. A run first
-claims unclaimed units, in the given order. If none is left, it claims the steps that no process is
-computing of a unit that another process has claimed, provided that the unit can be divided.
+While a process computes a step, it holds the step's lease, and the others treat the step's whole
+unit as claimed. A run first claims unclaimed units, in the given order. If none is left, it claims
+the steps that no process is computing of a divisible unit that another process has claimed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
 POLL_SECONDS = 1.0
-"""Shortest interval between polls for steps that other processes have finished or given up."""
+"""Shortest pause between polls for steps that other processes have finished or given up."""
 MAX_RETRY_SECONDS = 8.0
 """Longest wait before retrying a step whose lease another process holds."""
 _POLL_SHARE = 20
@@ -35,7 +34,7 @@ class Claim:
 
     unit: Unit
     shared: bool
-    """True if `unit` contains only the unclaimed steps of a unit that others compute as well."""
+    """True if others compute the rest of the unit."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +42,17 @@ class EndedElsewhere:
     """A queued step that another process has finished, or has given up after a failure."""
 
     unit: Unit
-    """The unit in the queue that contained the step."""
+    """The unit in the queue."""
     step: Step
     given_up: StepState | None
     """Why the step failed or is unavailable; None if it is done."""
 
 
 class WorkQueue:
-    """The units that this run has not started yet.
+    """The units that this run has not started yet, in starting order.
 
-    `poll` removes the steps that other processes have finished or given up.
-
-    Args:
-      units: units to do, in the order in which they should start.
-      done: fingerprints of the steps that are done.
-      store: the store, in which other processes compute as well.
-      folders: the user's folders of models and data (`folders_of` the execution). If another
-        process gave up a step because its input is missing, this run gives up the step too, but
-        only if that process used the same folders.
+    If another process gave up a step because its input is missing, this run gives up the step too,
+    but only if that process used the same `folders` of models and data.
     """
 
     def __init__(
@@ -69,7 +61,7 @@ class WorkQueue:
         self.waiting = list(units)
         self.done = set(done)
         self.num_held = 0
-        """Number of ready units of which the last `claim` found steps held by other processes."""
+        """Ready units of which the last `claim` found steps held by other processes."""
         self._store, self._folders = store, folders
         listing = store.listing()
         # A step with an artifact is in the queue only if the artifact is damaged or lacks weights.
@@ -81,23 +73,17 @@ class WorkQueue:
         }
         self._attempts = store.failures.attempts()
         self._retries: dict[str, tuple[float, float]] = {}
-        """Time (monotonic) before which a held step is not retried, and the length of that wait in
-        seconds, by the step's id."""
+        """Time (monotonic) of the next retry of a held step, and that wait in seconds, by step
+        id."""
         self._next_poll = time.monotonic() + POLL_SECONDS
 
     def claim(self, fits: Callable[[Unit], bool]) -> Claim | None:
         """Remove and return the first unit that can start now.
 
         A unit can start if all steps that it needs are done, no process holds a lease of its steps,
-        and `fits` returns True. If no unit can start, take the first divisible unit of which other
-        processes hold only some steps; remove and return the other steps.
-
-        Args:
-          fits: returns True if a slot for the unit is free.
-
-        Returns:
-          The claim. None if no unit can start now, or if `poll` must run first because another
-          process has finished or given up a step of the unit.
+        and `fits` finds a free slot. If no unit can start, take the free steps of the first
+        divisible unit of which other processes hold some. None also if `poll` must run first,
+        because another process has finished or given up a step of the unit.
         """
         shared, self.num_held = None, 0
         # List the leases once, and read only those of the steps below, not all of them.
@@ -129,15 +115,9 @@ class WorkQueue:
         return Claim(replace(unit, steps=free), shared=True)
 
     def in_parts(self, running: Iterable[Unit]) -> Iterator[tuple[Unit, Step, list[bool]]]:
-        """Yield the steps that are being computed in parts and have an unclaimed part.
+        """Yield each step with an unclaimed part: unit, step, and True per claimed unfinished part.
 
-        Args:
-          running: units that this run computes. The queue's own units are searched too, because
-            other processes may be computing them.
-
-        Yields:
-          A unit, one of its steps, and a list with True for each unfinished part that a process has
-          claimed and False for each unclaimed part.
+        Searches units that this run computes (`running`) and the queue, which others may compute.
         """
         asking = folders_asking(self._store.home)
         for unit in (*running, *self.waiting) if asking else ():
@@ -152,12 +132,8 @@ class WorkQueue:
         """Put a unit's steps that other processes hold back at the front of the queue.
 
         The wait before retrying a step doubles each time, up to `MAX_RETRY_SECONDS`. A step can
-        stay held for long, because the lease of a process that died on another host looks alive
-        until its heartbeat expires.
-
-        Args:
-          unit: the unit that this run tried to compute.
-          held: fingerprints of its steps that other processes hold.
+        stay held for long: the lease of a process that died on another host looks alive until its
+        heartbeat expires.
         """
         steps = tuple(step for step in unit.steps if step.fingerprint in held)
         self.waiting.insert(0, replace(unit, steps=steps))
@@ -171,11 +147,9 @@ class WorkQueue:
 
     @property
     def is_due(self) -> bool:
-        """True if it is time for the next `poll`."""
         return time.monotonic() >= self._next_poll
 
     def poll(self) -> list[EndedElsewhere]:
-        """Remove and return the queued steps that other processes have finished or given up."""
         started = time.monotonic()
         listing, failed = self._store.listing(), self._failed_since()
         found: list[EndedElsewhere] = []

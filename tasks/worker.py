@@ -3,11 +3,10 @@
 Requests and events are JSON objects, one per line. A request is {"steps": [...], "shared": ...,
 "assists": ...}; `tasks.worker_process.Worker.run` explains the last two. The worker answers with
 {"event": "progress", ...} while a step runs, {"event": "step", "fingerprint", "status", ...} when a
-step ends, and {"event": "end"} after the last step. The worker does not wait for a step that
-another process computes; the status of such a step is "held".
+step ends ("held" if another process computes it), and {"event": "end"} after the last step.
 
 The process exits when the pipe of requests closes. At SIGUSR1 it first releases the lease of the
-running step. `tasks.worker_process` starts it under `tasks.supervisor`.
+running step.
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ from lce_core.study.plugin_folders import add_plugin_folders
 
 PROGRESS_SECONDS = 0.5
 END = signal.SIGUSR1
-"""Signal that asks the worker to release its lease and exit with `ENDED`."""
+"""Asks the worker to release its lease and exit with `ENDED`."""
 ENDED = 143
-"""Exit code after `END`: the code that shells report after SIGTERM."""
+"""The code that shells report after SIGTERM."""
 
 
 def main() -> int:
-    """Serve requests until the pipe closes; return the exit code."""
     # Slurm sends SIGTERM to every process of a job, but the parent decides when this one exits. Use
     # a handler: training processes would inherit SIG_IGN, but must end on SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -79,15 +77,9 @@ def compute(
 ) -> None:
     """Compute the steps of a unit in order; skip steps whose lease another process holds.
 
-    If another process holds the first missing step, that process has claimed the whole unit. Then
-    leave all remaining steps to it, unless the unit is shared.
-
-    Args:
-      steps: steps of the unit.
-      ensure: computes a step if its result is missing and no other process computes it, sends the
-        step's end event, and returns the step's status, such as "computed" or "held".
-      send: receives an end event with status "held" for each step left to another process.
-      shared: True if several processes compute the unit.
+    If another process holds the first missing step, that process has claimed the whole unit, unless
+    the unit is shared: leave it all remaining steps. `ensure` sends a step's end event and returns
+    its status; `send` gets the events of steps left to another process.
     """
     is_ours = shared
     for index, step in enumerate(steps):

@@ -26,13 +26,12 @@ from tasks.worker import END, ENDED
 Event = Mapping[str, Any]
 
 _KEPT_BY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
-"""Sizes in bytes up to which glibc keeps freed memory. By default glibc returns the memory to the
-system, which clears each page before a process uses it again. Keeping the memory makes a small
-model on a CPU a tenth faster (docs/performance.md)."""
+"""Sizes in bytes up to which glibc keeps freed memory, instead of returning it to the system, which
+clears each page. A small model on a CPU gets a tenth faster (docs/performance.md)."""
 
 
 END_SECONDS = 10.0
-"""Time in which a worker must release the lease of its running step and exit."""
+"""Time for a worker to release the lease of its running step and exit."""
 
 
 class Worker(ABC):
@@ -52,8 +51,6 @@ class Worker(ABC):
         """Compute the steps in order; return their end events, described in `tasks.worker`.
 
         Args:
-          steps: steps of one unit.
-          on_event: receives every progress event and end event.
           shared: True if other processes compute the unit as well: skip the steps whose lease they
             hold and compute the others. If False and another process holds the first missing step,
             that process has claimed the whole unit, and no further step is computed.
@@ -86,16 +83,10 @@ class Worker(ABC):
 
     @abstractmethod
     def events(self, request: str) -> Iterator[Event]:
-        """Send a request and yield its events up to "end", or until the worker dies.
-
-        `tasks.worker` describes requests and events.
-        """
+        """Send a request and yield its events up to "end", or until the worker dies."""
 
     def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - unused here; see RayWorker
-        """Wait up to `seconds` until the worker has its GPUs and cores; return True if it has.
-
-        A process on this machine has them from the start. A Ray actor waits for a free node.
-        """
+        """Wait up to `seconds` for GPUs and cores, as a Ray actor must; return True with them."""
         return True
 
     @property
@@ -116,8 +107,7 @@ class Worker(ABC):
         """Ask the worker to abort a running step and release its lease. Return without waiting."""
 
     @abstractmethod
-    def close(self) -> None:
-        """End the process and all its descendants."""
+    def close(self) -> None: ...
 
 
 class WorkerProcess(Worker):
@@ -149,11 +139,7 @@ class WorkerProcess(Worker):
         self._send(execution.model_dump_json())
 
     def events(self, request: str) -> Iterator[Event]:
-        """See `Worker.events`.
-
-        Raises:
-          WorkerLostError: if the process ended before it received the request.
-        """
+        """See `Worker.events`. Raises WorkerLostError if the process ended before the request."""
         self._is_computing = True
         self._send(request)
         for line in self._events:
@@ -169,7 +155,6 @@ class WorkerProcess(Worker):
 
     @property
     def account(self) -> str:
-        """Path of the worker's log."""
         return str(self.log)
 
     @property
@@ -180,12 +165,10 @@ class WorkerProcess(Worker):
         return True
 
     def ask_to_end(self) -> None:
-        """Send the signal `END` if a request is being computed. Return without waiting."""
         if self._is_computing:
             self._process.send_signal(END)
 
     def close(self) -> None:
-        """End the process and all its descendants."""
         if self._is_computing and not self.has_died:
             self.ask_to_end()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,7 +1,6 @@
 """Pool of workers, one per slot. A worker starts when needed and is kept for later units.
 
-If a worker dies, the next unit on its slot starts a new one. A worker is a process on this machine
-or an actor of a Ray cluster; the pool treats both alike. GPUs are leased by hardware id for the
+If a worker dies, the next unit on its slot starts a new one. GPUs are leased by hardware id for the
 whole host, so two runs never share a GPU.
 """
 
@@ -26,9 +25,9 @@ from tasks.worker_process import Worker, WorkerProcess
 Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
-"""Time to wait, before disconnecting from Ray, for threads that still use Ray."""
+"""Time for threads that still use Ray, before disconnecting."""
 POLL_SECONDS = 0.5
-"""Interval between checks whether Ray has found a node for a slot's actor."""
+"""Pause between checks whether Ray has found a node for a slot's actor."""
 
 
 class Pool:
@@ -43,24 +42,21 @@ class Pool:
         self.is_open = False
         self.is_closed = False
         self.head = cluster.Head()
-        """Detects that the head node of the Ray cluster is lost; unused without Ray."""
         self._leases = contextlib.ExitStack()
         self._workers: dict[tuple[int, ...], Worker] = {}
         self._busy: set[tuple[int, ...]] = set()
-        """The slots that are computing a unit, each identified by its places."""
+        """Places of slots that are computing a unit."""
         self._waiting: deque[tuple[int, ...]] = deque()
-        """The slots whose Ray actor waits for a node, by their places; the longest wait first."""
+        """Places of slots whose Ray actor waits for a node, the longest wait first."""
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
-        """(places of the former slot, worker) of idle workers that waiting slots can take over."""
+        """Former places and idle worker, for waiting slots to take over."""
         self._lock = threading.Lock()
 
     def open(self, *, trains: bool = True, has_to_end: Callable[[float], bool] = never) -> Self:
         """Lease GPUs of this machine, or connect to the Ray cluster, and divide them into slots.
 
-        Args:
-          trains: True to wait until enough GPUs for a training run are free; False to wait for only
-            one GPU.
-          has_to_end: waits the given seconds; returns True if the pool must stop waiting for GPUs.
+        With `trains`, wait until enough GPUs for a training run are free, else for one.
+        `has_to_end` waits the given seconds; True stops the wait.
 
         Raises:
           KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
@@ -82,25 +78,20 @@ class Pool:
 
     @property
     def slot_counts(self) -> SlotCounts:
-        """Numbers of training runs and of other steps that run at once."""
         return self._slots.counts
 
     def has_room(self, kind: str) -> bool:
-        """Return True if a slot for a unit of this kind is free."""
         return self._slots.has_room(kind)
 
     def claim(self, kind: str) -> Slot | None:
-        """Claim a slot for a unit of this kind; return None if none is free."""
         with self._lock:
             warm = list(self._workers)
         return self._slots.claim(kind, warm)
 
     def release(self, slot: Slot) -> None:
-        """Release a slot; its worker keeps running."""
         self._slots.release(slot)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Return True if `kind` is a training kind that could start if enough GPUs were free."""
         return self._slots.is_crowded_out(kind)
 
     def run(
@@ -135,7 +126,6 @@ class Pool:
             self._mark_idle(slot)
 
     def close(self) -> None:
-        """End all workers, also those that are computing, and release the GPUs."""
         self.is_closed = True
         try:
             with self._lock:
@@ -190,8 +180,8 @@ class Pool:
     ) -> Worker:
         """Wait until Ray has started the slot's actor; return the worker to use.
 
-        Meanwhile, if a worker of another slot is idle, take it over if it has as many GPUs as this
-        slot. Otherwise close it, so that Ray can use its GPUs for this slot's actor.
+        Meanwhile, take over another slot's idle worker if it has as many GPUs, or else close it, so
+        that Ray can use its GPUs.
         """
         if worker.is_placed(POLL_SECONDS):
             return worker
@@ -223,10 +213,7 @@ class Pool:
                 self._close_spare()
 
     def _idle_worker(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
-        """Remove an idle worker from the pool; return its places and the worker.
-
-        Returns ((), None) if no worker is idle or another slot has waited longer.
-        """
+        """Remove an idle worker and return its places; ((), None) if another slot waited longer."""
         with self._lock:
             if self._waiting[0] != slot.places:
                 return (), None
@@ -236,7 +223,6 @@ class Pool:
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
 
     def _mark_idle(self, slot: Slot) -> None:
-        """Mark the slot as idle, and offer its worker to a slot whose actor waits for a node."""
         with self._lock:
             self._busy.discard(slot.places)
             if len(self._spare) < len(self._waiting) and slot.places in self._workers:

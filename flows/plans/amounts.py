@@ -8,15 +8,11 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
 
 GPU_HOURS_OF = "a100"
-"""GPU type that stands for "a GPU" on a machine without one: in GPU-hours and budgets in gpuh."""
+"""GPU that stands for "a GPU" on a machine without one: in GPU-hours and budgets in gpuh."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Return the predicted seconds on the GPU of `prices`, or on an A100 if its device is a CPU.
-
-    The A100's time comes from the speed in its data sheet. For simplicity, training steps are
-    predicted with the evaluation speed, too.
-    """
+    """Return the seconds on the GPU of `prices`, or on an A100 (by its data sheet) for a CPU."""
     if prices.speed.device in DEVICE_TYPES:
         return price.seconds
     return from_data_sheet(DEVICE_TYPES[GPU_HOURS_OF]).evaluation.seconds(price.cost)
@@ -32,19 +28,19 @@ def time_of(price: Price, prices: Prices) -> str:
 
 
 def error_of(price: Price) -> str:
-    """Format the half width of a predicted time's 95 % interval, as " ±12 %"; "" if unknown."""
+    """Format the half width of the 95 % interval as " ±12 %"."""
     return "" if price.error is None else f" ±{max(1, round(100 * price.error))} %"
 
 
 def hours_of(seconds: float, prices: Prices) -> str:
-    """Format seconds as "3.2 H100-hours" if the device of `prices` is a GPU, else as a duration."""
+    """Format seconds as "3.2 H100-hours" or, on a CPU, as a duration."""
     if prices.speed.device in DEVICE_TYPES:
         return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return formats.duration(seconds)
 
 
 def device_of(prices: Prices, slots: int) -> str:
-    """Describe the device and its speed's source, as "8 H100s, speed from the data sheet"."""
+    """Describe device and its speed's source: "8 H100s, speed from the data sheet"."""
     speed = prices.speed
     if speed.device in DEVICE_TYPES:
         source = "speed from the data sheet"
@@ -59,11 +55,7 @@ def device_of(prices: Prices, slots: int) -> str:
 
 
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
-    """Return the tokens and the predicted time of a price as texts for a table.
-
-    A GPU's time is in hours. A leading "~" means that a step's input data is missing, so that its
-    size is an estimate.
-    """
+    """Return tokens and predicted time as texts; "~" marks estimates without the input data."""
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
     time = (
         f"{formats.three_digits(price.seconds / 3600)} h"

@@ -1,13 +1,12 @@
 """`--budget 8gpuh`: restrict a run to the blocks that fit into a time budget.
 
 A block is the evaluation of all methods for one base model, benchmark, length and seed, including
-the training that the methods need. Only whole blocks are computed, so that the results of all
-methods are comparable.
+the training that the methods need, so that the results of all methods are comparable.
 
-Blocks are considered seed by seed. Within a seed, the shortest length of every benchmark comes
+Blocks are considered seed by seed; within a seed, the shortest length of every benchmark comes
 first, then the second shortest, and so on. A block that exceeds the remaining budget is skipped;
-cheaper blocks after it may still be chosen. A block is priced as if it ran alone, although blocks
-that read the same text share forward passes. The total price is therefore an upper bound.
+cheaper blocks after it may still be chosen. A block is priced as if it ran alone, so the total is
+an upper bound: blocks that read the same text share forward passes.
 """
 
 from __future__ import annotations
@@ -38,16 +37,10 @@ class Budget:
 
     hours: float
     unit: Unit
-    """gpuh: hours of one GPU. cpuh: hours of one CPU worker. h: wall-clock hours, if all slots of
-    the machine compute all the time."""
+    """gpuh: hours of one GPU. cpuh: of one CPU worker. h: wall-clock hours with all slots busy."""
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Parse "8gpuh", "100 cpuh", "2h" or "2" (wall-clock hours).
-
-        Raises:
-          SpecError: if the text is not a number of hours above 0 with one of these units.
-        """
         found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", text.lower())
         unit = (found[2] or "h") if found else ""
         if not found or unit not in get_args(Unit) or not float(found[1]):
@@ -83,16 +76,15 @@ class Chosen:
 
     budget: Budget
     plan: StudyPlan
-    """The plan reduced to the cells of the `taken` blocks and of blocks that are already done."""
+    """Plan reduced to the cells of the `taken` blocks and of blocks that are already done."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
-    """Predicted cost of the `taken` blocks if blocks share forward passes. Users see only its
-    relative error; as the amount they see the upper bound `hours`."""
+    """Cost if blocks share forward passes; users see only its relative error."""
     hours: float
     """Upper bound of the cost of the `taken` blocks, in the budget's unit."""
     device: str
-    """Device type for which the blocks were priced: "cpu", or a GPU such as "h100"."""
+    """"cpu", or a GPU such as "h100"."""
 
     def lines(self) -> Iterator[str]:
         """Yield lines of at most 80 characters: the number of blocks to do, and those left out."""
@@ -144,23 +136,14 @@ def within_budget(
     text: str,
     device: str | None = None,
 ) -> Chosen:
-    """Choose the blocks that fit into a time budget, as described at the top of this module.
+    """Choose the blocks that fit into the time budget `text`, such as "8gpuh".
 
-    The choice is deterministic. It depends only on the arguments and, through the measured times of
-    finished steps, on the store.
-
-    Args:
-      plan: the plan of the selected cells.
-      states: state of each step in the store, by fingerprint.
-      execution: settings of the computation. Its number of slots converts device hours to
-        wall-clock hours, for budgets in h.
-      text: the budget as the user wrote it, such as "8gpuh".
-      device: device type for which blocks are priced, such as "h100"; None for this machine's. On
-        a machine without a GPU, a budget in gpuh is priced for an A100.
+    The choice depends only on the arguments and, through the measured times of finished steps, on
+    the store. On a machine without a GPU, a budget in gpuh is priced for an A100.
 
     Raises:
-      SpecError: if the text is not a budget, or if the budget is too small for every block. The
-        error then contains the price of the cheapest block.
+      SpecError: if the text is not a budget, or no block fits; then with the cheapest block's
+        price.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
@@ -220,19 +203,16 @@ class _BlockCosts:
         return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
 
     def pay(self, block: Block) -> None:
-        """Count the block's steps, so that their price is not added to later blocks again."""
+        """Count the block's steps, so that later blocks get them free."""
         self._paid |= self._costs(block).keys()
 
     def price(self, blocks: Sequence[Block]) -> Price:
-        """Return the total price of `blocks` if they share forward passes with the whole plan."""
+        """Return the total price of blocks that share forward passes with the whole plan."""
         missing = {fingerprint: None for block in blocks for fingerprint in self._costs(block)}
         return self._prices.total(self._plan.steps[fingerprint] for fingerprint in missing)
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return the price of each step that a run of the block computes, by fingerprint.
-
-        The price is in the budget's unit. The steps include the training of the block's methods.
-        """
+        """Return by fingerprint the price of the block's steps, training included."""
         if id(block) not in self._cache:
             part = self._plan.with_cells(block.cells)
             needed = needed_steps(part, self._states)
@@ -249,7 +229,6 @@ class _BlockCosts:
 
 
 def _blocks(plan: StudyPlan) -> list[Block]:
-    """Return the plan's blocks in the order given at the top of this module."""
     cells: dict[tuple[str, str, int, int], list[PlannedCell]] = {}
     for cell in plan.cells:
         key = (cell.base_model, cell.benchmark, cell.eval_length, cell.seed)
@@ -274,7 +253,7 @@ def _json(block: Block) -> dict[str, Any]:
 
 
 def _rounded_up(hours: float) -> str:
-    """Format hours with three digits, rounded up: a budget of the formatted size is enough."""
+    """Format hours with three digits, rounded up: a budget of this size is enough."""
     return f"{Decimal(f'{hours * 1.005:.2e}'):f}"
 
 

@@ -1,8 +1,7 @@
 """Detect plug-ins of the user whose code changed although their VERSION did not.
 
-The ids of steps contain a plug-in's VERSION but not its code. After a change of the code alone, the
-ids stay the same, and a study would mix results of the old and the new code. A run therefore
-refuses such a change unless the user accepts it with --accept-plugin-change.
+The ids of steps contain a plug-in's VERSION but not its code, so a study would mix results of the
+old and the new code unless the user accepts it with --accept-plugin-change.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ REMEDY = f"raise VERSION in the file, or give {ACCEPT} if the numbers stay the s
 
 
 def change_lines(states: Mapping[str, StepState]) -> list[str]:
-    """Return lines for the user, one for each changed plug-in."""
     lines = []
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         steps = f"{number:,} step{'s' * (number > 1)}"
@@ -36,11 +34,7 @@ def change_lines(states: Mapping[str, StepState]) -> list[str]:
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Raise SpecError if a plug-in's code, but not its VERSION, changed after a step had used it.
-
-    Args:
-      states: state in the store of each step of a plan, by fingerprint.
-    """
+    """Raise SpecError if a used plug-in's code, but not its VERSION, has changed."""
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         raise SpecError(
             file,
@@ -52,16 +46,7 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
 
 
 def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
-    """Before a run, accept or refuse plug-ins whose code changed although their VERSION did not.
-
-    Args:
-      plan: the plan of the selected cells.
-      execution: settings of the computation, with the store's folder `home`.
-      accept: True to record in the store that the new code gives the same numbers as the old code.
-
-    Raises:
-      SpecError: if such a plug-in exists and `accept` is False.
-    """
+    """Accept (`accept`) or refuse plug-ins whose code changed although their VERSION did not."""
     if not any(own_plugins(step.spec) for step in plan.steps.values()):
         return  # inspecting all steps takes a while
     store = Store(execution.home)
@@ -79,10 +64,7 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Return, for each (plug-in, VERSION, file), the number of steps that depend on its old code.
-
-    These are the steps that ran the old code, and their descendants.
-    """
+    """Count by plug-in, VERSION and file the steps that ran the old code, and descendants."""
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():
         # The code may have changed several times, with a change for each; count a step only once.

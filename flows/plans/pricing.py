@@ -26,7 +26,7 @@ from lce_core.study.units import units_to_do
 from tasks.engines import machines_for
 
 UNKNOWN_GPU = "a100"
-"""Device type whose speed is assumed for a GPU that `DEVICE_TYPES` does not contain."""
+"""Assumed for a GPU that `DEVICE_TYPES` lacks."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Price:
 
     cost: StepCost = field(default_factory=StepCost)
     seconds: float = 0.0
-    """Predicted time on a single GPU, or in a single CPU worker."""
+    """Seconds on a single GPU, or in a single CPU worker."""
     estimated: bool = False
-    """True if the input data of a step is missing, so that its size had to be estimated."""
+    """True if the input data of a step is missing."""
     error: float | None = None
-    """Two standard deviations of `seconds`, divided by it; None if unknown or for one step."""
+    """Two relative standard deviations of `seconds`; None if unknown or for one step."""
 
 
 class Prices:
@@ -47,13 +47,7 @@ class Prices:
 
     Steps of one run that read the same text or the same prompt prefixes share forward passes, which
     makes them cheaper. Missing steps cannot share passes with finished steps, so the two groups are
-    priced separately.
-
-    Args:
-      plan: the plan. Steps whose input data is missing are priced as well.
-      speed: predicted speed of the device.
-      states: state in the store of each step, by fingerprint; if None, all steps count as missing.
-      calibration: corrects predicted times by measured times; if None, they are not corrected.
+    priced separately. Without `states`, all steps count as missing.
     """
 
     def __init__(
@@ -70,23 +64,17 @@ class Prices:
 
     @property
     def is_calibrated(self) -> bool:
-        """True if enough finished steps were measured to correct predicted times."""
         return bool(self._calibration.lines)
 
     @cached_property
     def _shares(self) -> dict[str, float]:
-        """Fraction of a step's tokens that must be processed for this step, by fingerprint.
-
-        The other tokens are processed anyway, for steps that read the same text and share their
-        forward passes. Steps that share no passes are left out.
-        """
+        """Fraction of a step's tokens that are processed for this step alone, unless 1."""
         steps = {**self._plan.steps, **self._plan.expected}
         done = {name for name, state in self._states.items() if state.state == "done"}
         shares = shares_of_text(steps[name] for name in steps if name in done)
         return shares | shares_of_text(steps[name] for name in steps if name not in done)
 
     def of(self, step: Step) -> Price:
-        """Return the calibrated price of a step."""
         if (price := self._cache.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
             estimated = step.fingerprint not in self._plan.steps
@@ -97,18 +85,14 @@ class Prices:
         return price
 
     def alone(self, part: StudyPlan) -> Prices:
-        """Return the prices that the steps of `part`, a part of the plan, have if only they run.
-
-        They then share forward passes only with each other, so they may cost more.
-        """
+        """Return the prices if only the steps of `part` run and share forward passes."""
         return Prices(part, self.speed, self._states, self._calibration)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
-        """Return prices on the same device for newer states, in which more steps are done."""
+        """Return prices on the same device for newer states."""
         return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
-        """Return the total price of several steps, with its relative error."""
         steps = list(steps)
         prices = [self.of(step) for step in steps]
         groups = (group_of(step.kind, step.axes) for step in steps)
@@ -119,15 +103,7 @@ class Prices:
         return Price(cost, expected.seconds, estimated, expected.error)
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
-        """Return the duration, calibration group and number of slots of each step.
-
-        Args:
-          steps: the steps to predict.
-          processes: number of processes of each training run, one per GPU.
-
-        Returns:
-          One `Predicted` per step, by fingerprint. Its slots are GPUs, or one CPU worker.
-        """
+        """Return by fingerprint duration, calibration group and slots (GPUs, or one CPU worker)."""
         return {step.fingerprint: self._predicted(step, processes) for step in steps}
 
     def _predicted(self, step: Step, processes: int) -> Predicted:
@@ -137,10 +113,7 @@ class Prices:
 
 
 def device_here(execution: Execution) -> str:
-    """Return the device type of this machine or of the Ray cluster: "cpu", or a GPU like "h100".
-
-    Return `UNKNOWN_GPU` for a GPU that `DEVICE_TYPES` does not contain.
-    """
+    """Return the device type here or in the Ray cluster: "cpu", or a GPU like "h100"."""
     here = machines_for(execution)
     if not here.num_gpus:
         return "cpu"
@@ -149,10 +122,7 @@ def device_here(execution: Execution) -> str:
 
 
 def slots_here(execution: Execution, device: str | None = None) -> int:
-    """Return how many GPUs a run uses; on a CPU, how many steps run at once.
-
-    If `device` is a GPU and this machine has none, return the number that `execution` names.
-    """
+    """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
     here = machines_for(execution)
     if device in (None, "cpu") or here.num_gpus:
         return here.slot_counts(execution).places
@@ -167,16 +137,9 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Return the prices of a plan's steps on a device, corrected by times measured in the store.
+    """Return the prices of a plan's steps, corrected by times measured in the store.
 
-    Args:
-      plan: the plan to price.
-      states: state in the store of each step, by fingerprint.
-      execution: settings of the computation, with the store's folder `home`.
-      device: device type such as "h100"; None for this machine's.
-
-    Raises:
-      SpecError: if the device type is unknown.
+    `device` is a type such as "h100"; None means this machine's.
     """
     device = device or device_here(execution)
     finished = finished_on(device, Store(execution.home), execution.threads)
@@ -187,7 +150,6 @@ def prices_of(
 def time_left(
     plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
-    """Return an object that estimates the wall-clock time until all missing steps are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
     predicted = prices.predicted(steps, execution.training_processes)

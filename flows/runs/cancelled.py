@@ -1,8 +1,7 @@
 """Interrupt `lce run` when its flow run is cancelled or deleted in Prefect.
 
 Prefect itself stops only flow runs that a Prefect worker started. The flow of `lce run`, in the
-user's own process, gets no signal: it would continue, and fail when it reports its end. A thread of
-`lce run` therefore polls the flow run's state.
+user's own process, gets no signal, so a thread polls the flow run's state.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from flows.runs.deployed import is_deployed
 from flows.runs.outcome import Outcome
 
 POLL_SECONDS = 2.0
-"""Poll interval. It can be short, because a request takes about a millisecond."""
+"""A request takes about a millisecond."""
 
 
 @contextmanager
 def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
-    """Raise KeyboardInterrupt in the `with` block when the flow run is cancelled or deleted.
+    """Raise KeyboardInterrupt in the block when the flow run is cancelled or deleted.
 
-    Before that, set `outcome.ended_in_prefect` to "cancelled" or "deleted". Use this inside
-    `sigterm_interrupts`, because the polling thread sends SIGTERM to the main thread.
+    Before that, set `outcome.ended_in_prefect`. Use this inside `sigterm_interrupts`, because the
+    polling thread sends SIGTERM to the main thread.
     """
     context, is_main = FlowRunContext.get(), threading.current_thread() is threading.main_thread()
     if is_deployed() or not is_main or not context or not context.flow_run:
@@ -51,10 +50,7 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
 
 
 def report_cancelled(flow_run: UUID) -> None:
-    """Tell Prefect that a flow run, which a user had cancelled, has ended: set it to Cancelled.
-
-    Without this call Prefect shows the flow run as crashed, or as still running.
-    """
+    """Set a flow run that a user had cancelled to Cancelled, instead of crashed or running."""
     with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
         client.set_flow_run_state(flow_run, Cancelled(), force=True)
 

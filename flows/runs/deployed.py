@@ -8,8 +8,7 @@ from prefect.context import FlowRunContext
 def is_deployed() -> bool:
     """Return True if a deployment created the current flow run.
 
-    Prefect's own `prefect.runtime.deployment.id` queries the server, which may have died. This
-    function reads Prefect's `FlowRunContext` instead.
+    `prefect.runtime.deployment.id` queries the server, which may have died.
     """
     context = FlowRunContext.get()
     run = context.flow_run if context else None

@@ -13,13 +13,7 @@ from prefect.artifacts import (
 )
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from flows.runs.run_progress import RunProgress
@@ -33,15 +27,10 @@ class Display(Protocol):
     """Interface through which the scheduler shows the progress of a run."""
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """Record that units ended.
-
-        Args:
-          units: a unit, and the units that will not run because it failed.
-          failure: why its unfinished steps will not be computed; "" if the unit is done.
-        """
+        """Record that units ended: one, and those that will not run because of its `failure`."""
 
     def refresh(self) -> None:
-        """Update the display. The scheduler calls this about every half second."""
+        """Update the display, about every half second."""
 
     def show(self, text: str) -> None:
         """Show a text, such as a table, while the run continues."""
@@ -51,10 +40,7 @@ class Display(Protocol):
 
 
 class TerminalDisplay:
-    """Show a progress bar and a line for each running unit.
-
-    If the output is no terminal, print plain lines instead.
-    """
+    """Show a progress bar and running units; without a terminal, print plain lines."""
 
     def __init__(self, progress: RunProgress, console: Console) -> None:
         self._console, self._last_line, self._run = console, time.monotonic(), progress
@@ -77,14 +63,13 @@ class TerminalDisplay:
             console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """Count the units' steps as ended; print a failure."""
         self._run.end(units, failed=bool(failure))
         if failure:
             self.show(f"{self._run}: {failure}")
         self._update_bar()
 
     def refresh(self) -> None:
-        """Update the bar; if the output is no terminal, print a line every `LINE_SECONDS`."""
+        """Update the bar; without a terminal, print a line every `LINE_SECONDS`."""
         self._update_bar()
         if not self._console.is_terminal and time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
@@ -92,11 +77,9 @@ class TerminalDisplay:
             self._console.print(f"{self._run}, {self._run.time}  {running}", soft_wrap=True)
 
     def show(self, text: str) -> None:
-        """Print a text above the live view."""
         self._console.print(Text(text), soft_wrap=True)
 
     def close(self) -> None:
-        """Stop the live view and restore the terminal."""
         if self._live.is_started:
             self._live.stop()
 
@@ -124,7 +107,6 @@ class ArtifactDisplay:
         )
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """Count the units' steps as ended and update the artifact."""
         self._run.end(units, failed=bool(failure))
         self.refresh()
 
@@ -138,7 +120,6 @@ class ArtifactDisplay:
         create_markdown_artifact(f"```text\n{text}```", key="first-table")
 
     def close(self) -> None:
-        """Write the final state to the artifact."""
         self._write()
 
     def _write(self) -> None:

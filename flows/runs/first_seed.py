@@ -17,14 +17,7 @@ from tasks.projections import refresh
 
 
 class FirstSeedDisplay:
-    """A display that also shows the results of the first seed once all its cells have ended.
-
-    Args:
-      display: the display that shows everything else.
-      plan: the plan of the cells that the user wants.
-      units: the units that this run has to compute.
-      home: the store. Its catalog is updated and then queried for the table of results.
-    """
+    """A display that also shows the results of the first seed once all its cells have ended."""
 
     def __init__(
         self, display: Display, plan: StudyPlan, units: Sequence[Unit], home: Path
@@ -34,14 +27,13 @@ class FirstSeedDisplay:
         cells = [cell for cell in plan.cells if cell.step and cell.step.fingerprint in computed]
         seeds = sorted({cell.seed for cell in cells}, key=plan.study.seeds.index)
         self._seed = seeds[0] if len(seeds) > 1 else None
-        """The seed whose table is shown. None if fewer than two seeds have cells to compute, as the
-        table at the end of the run is then enough."""
+        """The seed whose table is shown, unless fewer than two seeds have cells to compute."""
         self._unfinished = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
         self._executor = ThreadPoolExecutor(max_workers=1)
         self._table: Future[str] | None = None
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """Record that units ended. After the first seed's last unit, start to build the table."""
+        """After the first seed's last unit, start to build the table."""
         self._display.finish(*units, failure=failure)
         ended = {step for unit in units for step in self._unfinished & unit.outputs}
         self._unfinished -= ended
@@ -49,7 +41,7 @@ class FirstSeedDisplay:
             self._table = self._executor.submit(self._text)
 
     def refresh(self) -> None:
-        """Update the display, and show the table once it is ready."""
+        """Also show the table once it is ready."""
         self._display.refresh()
         if self._table and self._table.done():
             table, self._table = self._table, None
@@ -63,10 +55,10 @@ class FirstSeedDisplay:
         self._display.show(text)
 
     def close(self) -> None:
-        """Close the display. A table that is not ready yet is not shown.
+        """Close the display. A table that is not ready is not shown: that of all seeds follows.
 
-        It is no longer needed, because the table of all seeds follows immediately. But wait for the
-        thread that builds it: both the thread and the caller's next step write the catalog.
+        Wait for the thread that builds it: both the thread and the caller's next step write the
+        catalog.
         """
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._display.close()

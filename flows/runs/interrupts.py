@@ -1,8 +1,7 @@
 """Make SIGTERM end `lce run` as Ctrl-C does.
 
 Slurm, Kubernetes and `docker stop` send SIGTERM some seconds before they kill a process. Prefect's
-own handler would wait for running tasks, whose threads would meanwhile retry units and start new
-workers.
+own handler would wait for running tasks, which would meanwhile retry units.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from flows.runs.deployed import is_deployed
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at SIGTERM. In a deployment's flow run, leave SIGTERM to Prefect."""
+    """Raise KeyboardInterrupt at SIGTERM, except in a deployment, where Prefect handles it."""
     if is_deployed() or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,4 @@
-"""Outcome of a flow, through which `lce run` gets the result even if Prefect's server has died.
-
-Prefect's client returns a flow's result only if the server answers.
-"""
+"""Outcome of a flow; Prefect's client returns a flow's result only if the server answers."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ class Outcome:
 
     result: dict[str, Any] | None = None
     error: BaseException | None = None
-    """The exception that ended the function; may be a KeyboardInterrupt."""
+    """May be a KeyboardInterrupt."""
     flow_run: UUID | None = None
-    """Id of the flow run in Prefect; None if a deployment created it."""
+    """Id in Prefect; None if a deployment created it."""
     ended_in_prefect: str = ""
-    """"cancelled" or "deleted" if a user cancelled or deleted the flow run in Prefect, else ""."""
+    """"cancelled" or "deleted", if a user did that in Prefect."""

@@ -24,12 +24,7 @@ _RESULTS = (
 
 
 def publish_results(study: str, home: Path) -> None:
-    """Create a table of the study's results, a link to its report and one to its MLflow charts.
-
-    Args:
-      study: name of the study.
-      home: the store, with an updated catalog.
-    """
+    """Create a table of the study's results, a link to its report and one to its MLflow charts."""
     create_table_artifact(
         results_table(study, home),
         key=f"results-{study}",
@@ -57,10 +52,7 @@ def publish_results(study: str, home: Path) -> None:
 
 
 def results_table(study: str, home: Path) -> list[dict[str, Any]]:
-    """Return one row per variant and benchmark, with a column per evaluated length.
-
-    A value whose cells are not all done is "DONE/PLANNED".
-    """
+    """Return one row per variant and benchmark, with a column per length (or "DONE/PLANNED")."""
     found: dict[tuple[str, ...], dict[int, str]] = {}
     for model, method, frozen, benchmark, length, value, done, planned in read(
         home, _RESULTS.format(study=study)

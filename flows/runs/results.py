@@ -34,7 +34,7 @@ OF_SEED = (
     " false, done, planned, tasks = mode(tasks) OVER (PARTITION BY base_model, eval_length)"
     " FROM means"
 )
-"""Query for one seed, with the same columns as `LENGTHS`. Its column is_best is always false."""
+"""Query for one seed, with the columns of `LENGTHS`; is_best is always false."""
 UNAVAILABLE = (
     "SELECT reason, count(*), string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark)"
     " FROM missing_cells WHERE study = '{study}' AND status = 'unavailable'"
@@ -49,12 +49,7 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
     """Print each benchmark's default metric by length, as a mean over seeds and tasks.
 
     A mean is shown only if all its planned cells are done. The best mean of a column is marked.
-
-    Args:
-      plan: the study's plan.
-      home: the store whose catalog is read.
-      console: console that receives the tables.
-      seed: the only seed to show; None for the mean over all seeds.
+    `seed` shows only that seed.
     """
     study = plan.study
     num = len(study.seeds)
@@ -87,7 +82,6 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
 
 
 def _unavailable(found: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a line for each of the most frequent reasons why cells cannot be computed."""
     for reason, number, benchmarks in found[:_MOST_REASONS]:
         yield f"unavailable: {number:,} cells of {benchmarks}: {reason}"
     if len(found) > _MOST_REASONS:
@@ -95,16 +89,14 @@ def _unavailable(found: Sequence[tuple[Any, ...]]) -> Iterator[str]:
 
 
 class _Columns:
-    """The table columns of one benchmark."""
-
     def __init__(
         self, benchmark: str, lengths: Sequence[int], rows: Sequence[tuple[Any, ...]]
     ) -> None:
         self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
-        """Text of each table cell, by base model, method, frozen and length: a mean, followed by
-        `_BEST`, `_OTHER_TASKS` or a space. If there is no mean: "DONE/PLANNED "."""
+        """Text of each cell by base model, method, frozen and length: a mean, followed by `_BEST`,
+        `_OTHER_TASKS` or a space; without a mean "DONE/PLANNED "."""
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
             mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER_TASKS
@@ -112,15 +104,11 @@ class _Columns:
             self.cells[model, method, frozen, length] = text
 
     def has(self, mark: str) -> bool:
-        """Return True if the text of a table cell contains this mark."""
         return any(mark in text for text in self.cells.values())
 
     @property
     def widths(self) -> list[int]:
-        """Width of each column in characters, including marks.
-
-        The first column has the benchmark's name above it and is wide enough for it.
-        """
+        """Column widths in characters, with marks; the first fits the benchmark's name."""
         widths = []
         for length in self.lengths:
             texts = [text for (*_, at), text in self.cells.items() if at == length]
@@ -188,10 +176,6 @@ def _label(entry: MethodEntry) -> str:
 
 
 def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
-    """Describe lengths that only this entry sets, and the entry whose weights it uses.
-
-    Return "" if there is nothing to describe.
-    """
     lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
     parts = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
     if source := study.weights_source_of(entry):
@@ -200,7 +184,6 @@ def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
 
 
 def _fitting(benchmarks: Sequence[_Columns], width: int) -> list[list[_Columns]]:
-    """Group consecutive benchmarks into tables whose columns fit into `width` characters."""
     groups: list[list[_Columns]] = []
     for columns in benchmarks:
         free = width - sum(_total_width(other) for other in groups[-1]) if groups else 0

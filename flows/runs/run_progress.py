@@ -24,13 +24,8 @@ class RunProgress:
     ) -> None:
         """Track a run.
 
-        Args:
-          units: all units to do, parents first.
-          predicted: predicted time of each of the units' steps, by fingerprint.
-          cells: fingerprint of each cell that the user wants; None if it cannot be computed.
-          done: fingerprints of the steps that were done before this run.
-          slots: number of slots of the run.
-          tracker: receives the workers' progress messages.
+        Units are ordered parents first. `cells` has the fingerprint of each cell that the user
+        wants; None if it cannot be computed.
         """
         self._left = TimeLeft(units, predicted, slots)
         self._cells, self._tracker = cells, tracker
@@ -39,7 +34,7 @@ class RunProgress:
 
     @property
     def done(self) -> float:
-        """Share of the predicted work that is done, from 0 to 1."""
+        """Share of the predicted work, from 0 to 1."""
         self._update()
         return self._left.done
 
@@ -50,7 +45,6 @@ class RunProgress:
             self._end(step, None, done=not failed)
 
     def running(self) -> dict[str, str]:
-        """Return the latest progress line of each running unit, by unit name."""
         return self._tracker.running()
 
     def __str__(self) -> str:

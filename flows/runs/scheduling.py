@@ -1,7 +1,6 @@
 """The scheduler of a run: whenever a slot is free, it starts the next unit, until none is left.
 
-The caller chooses how units run: as Prefect tasks (`flows.runs.submitting`) or in threads of this
-process (`flows.runs.threads`).
+The caller submits units as Prefect tasks (`flows.runs.submitting`) or in threads.
 """
 
 from __future__ import annotations
@@ -32,27 +31,20 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
-"""While a run can only wait for steps of other processes, it polls at intervals that grow from
-`FIRST_WAIT_SECONDS` to this value."""
+"""Poll intervals grow to this value while a run can only wait for other processes."""
 HELP_AGAIN_SECONDS = 60.0
-"""Time without a new helper on a step, after a helper failed or computed no part of the step."""
+"""Pause without a new helper on a step, after a helper failed or computed no part of it."""
 
 _STOP_SECONDS = 0.1
-"""Poll interval of `Stop.wait`."""
 
 UnitResult = Mapping[str, Any] | BaseException
-"""Result of `tasks.units.compute` for a unit, or the exception that the call raised."""
+"""Result of `tasks.units.compute`, or the exception that it raised."""
 
 
 class Submit(Protocol):
-    """Function that starts a unit on a slot and returns without waiting for it.
+    """Starts a unit on a slot without waiting for it; calls `end` once, from any thread."""
 
-    When the unit has ended, the implementation must call `end` exactly once with the result. It may
-    do so from any thread.
-    """
-
-    def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
-        """Start the unit."""
+    def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None: ...
 
 
 @dataclass
@@ -60,23 +52,20 @@ class RunSummary:
     """The units of a run that were not completed, and why."""
 
     failures: dict[str, str] = field(default_factory=dict)
-    """Why each failed unit failed, by unit name."""
+    """Reasons by unit name."""
     abandoned: list[str] = field(default_factory=list)
-    """Names of units that did not run because of a failure (`lce_core.study.units.abandoned`)."""
+    """Units that did not run because of a failure (`lce_core.study.units.abandoned`)."""
     disk_full: str | None = None
-    """The error message if the disk was full; None if it was not."""
+    """The error message if the disk was full."""
     held: list[str] = field(default_factory=list)
-    """Names of units that this run did not wait for, because other processes compute them."""
+    """Units that this run did not wait for, because other processes compute them."""
 
 
 class Stop(threading.Event):
-    """Stops a run: no further unit starts, and running units have a grace period to finish.
+    """Stops a run: no further unit starts, and running units have `grace` seconds to finish.
 
     A signal handler may call `set` in the thread that is waiting. The lock of a plain Event could
     then deadlock, so this class overrides Event's methods with versions that use no lock.
-
-    Args:
-      grace: seconds that running units have to finish.
     """
 
     def __init__(self, grace: float = 0.0) -> None:
@@ -91,7 +80,6 @@ class Stop(threading.Event):
         return self._since > 0.0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until `set` is called, at most `timeout` seconds; return True if it was called."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
             left = _STOP_SECONDS if until is None else until - time.monotonic()
@@ -102,7 +90,7 @@ class Stop(threading.Event):
 
     @property
     def is_over(self) -> bool:
-        """True if `set` was called and the grace period has passed since."""
+        """True if the grace period has passed since `set`."""
         return self.is_set() and time.monotonic() - self._since >= self._grace
 
 
@@ -111,7 +99,6 @@ class _Running:
     unit: Unit
     slot: Slot
     seconds: float
-    """Predicted duration of the unit."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -122,18 +109,9 @@ class _Running:
 class Scheduler:
     """Runs units in dependency order; a failed unit stops only the units that depend on it.
 
-    It waits for steps of other processes only while none of its own units runs or can start.
-
-    Args:
-      units: units in the order in which they should start.
-      done: fingerprints of the steps that are already done.
-      pool: the run's workers. The scheduler opens it before it starts the first unit.
-      display: its `finish` is called for every unit that ended, its `refresh` every half second.
-      submit: starts a unit.
-      seconds: predicted seconds of each step, by fingerprint.
-      waits: True to wait for steps that other processes are computing, once this process has
-        nothing else to do; False to return and list their units in `RunSummary.held`.
-      stop: once it is set, no further unit starts.
+    It waits for steps of other processes only while none of its own units runs or can start. Units
+    are in the order in which they should start. The scheduler opens `pool` before it starts the
+    first unit. Without `waits`, units of other processes are listed in `RunSummary.held`.
     """
 
     def __init__(
@@ -204,10 +182,7 @@ class Scheduler:
         return self._summary
 
     def _start_units(self) -> bool:
-        """Start units on all free slots.
-
-        Returns True if a unit started, or a poll found steps that other processes have ended.
-        """
+        """Start units on all free slots; return True if one started or a poll found ended steps."""
         work, has_news = self._work, False
         while work.waiting and not self._summary.disk_full and not self._stop.is_set():
             if work.is_due:
@@ -230,10 +205,9 @@ class Scheduler:
         self._submit(claim, slot, partial(self._end, unit))
 
     def _helping_unit(self) -> Unit | None:
-        """Return a unit that computes parts of a long step on which another worker is busy.
+        """Return a unit that computes parts of another worker's long step, of this run or another.
 
-        The other worker may belong to this run or another one. Return None if no slot is free, or
-        if no step has a part that is still unclaimed.
+        None if no slot is free, or if no step has a part that is still unclaimed.
         """
         is_ending = self._summary.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
@@ -313,7 +287,6 @@ class Scheduler:
         self._finish(unit, steps - set(held), lost, reason)
 
     def _record_ended(self, found: Sequence[EndedElsewhere]) -> bool:
-        """Record steps that other processes have ended; return True if `found` is not empty."""
         for one in found:
             step, reason = {one.step.fingerprint}, ""
             if one.given_up is not None:

@@ -16,10 +16,7 @@ from tasks.workers import Pool
 
 
 def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> Submit:
-    """Return a function that computes a unit in a new thread, with the retries of `with_retries`.
-
-    No retry starts once `stop` is set.
-    """
+    """Return a function that computes a unit in a new thread, with retries until `stop`."""
     max_attempts = pool.execution.max_attempts
 
     def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:

@@ -60,13 +60,11 @@ class Service:
     name: str
     pid: int
     started: float
-    """Start time of the process, in seconds since the system booted."""
+    """Seconds since the system booted."""
     port: int | None
     url: str | None
-    """Address to open or connect to; None for a process that does not listen."""
     log: str
     already: bool = False
-    """True for a process that `find` found, False for one that `launch` has just started."""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -101,16 +99,6 @@ def launch(
     port: int | None = None,
     url: str | None = None,
 ) -> Service:
-    """Start a service that outlives this process, and write its state file.
-
-    Args:
-      home: the store's folder.
-      name: name of the service, of its state file and of its log.
-      command: the command line.
-      settings: environment variables in addition to `environment`.
-      port: port on which the service will listen; None if it listens on none.
-      url: address of the service for users or clients; None without a port.
-    """
     log = log_path(home, name)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -131,7 +119,6 @@ def launch(
 
 
 def find(home: Path, name: str) -> Service | None:
-    """Return the service `name` if it is running, else None."""
     try:
         content = read_mapping(_state_file(home, name))
         types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
@@ -144,7 +131,6 @@ def find(home: Path, name: str) -> Service | None:
 
 
 def process_of(service: Service) -> psutil.Process | None:
-    """Return the service's process if it still runs, else None."""
     return running(service.pid, service.started)
 
 
@@ -162,7 +148,6 @@ def stop(home: Path, services: Sequence[Service]) -> None:
 
 
 def stop_leftovers(home: Path) -> list[int]:
-    """Kill all processes that services of `home` have started, and return their pids."""
     killed = []
     while processes := marked(home):
         killed += [process.pid for process in processes]
@@ -171,7 +156,6 @@ def stop_leftovers(home: Path) -> list[int]:
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Return this user's running processes whose environment has LCE_SERVICE=`home`."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -184,12 +168,7 @@ def marked(home: Path) -> list[psutil.Process]:
 def wait_until(
     name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
-    """Wait until `ready` returns True, as long as `alive` does.
-
-    Raises:
-      ServiceError: if `alive` returned False, or `ready` did not return True within `seconds`. The
-        error quotes the end of the log.
-    """
+    """Wait until `ready` returns True, as long as `alive` does."""
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():
@@ -212,29 +191,18 @@ def wait_until(
 
 
 def answers(url: str, secret: str = "") -> bool:
-    """Return True if a server answers a GET of `url` with status 200.
-
-    If `secret` is given, the server must first prove that it knows the secret. The secret is sent
-    only after this proof.
-    """
+    """Return True if a server answers a GET of `url` with status 200."""
     if secret and not _proves(url, secret):
         return False
     return status(url, _headers(secret)) == 200
 
 
 def status(url: str, headers: Mapping[str, str]) -> int:
-    """Return the HTTP status of a GET of `url`; 0 if no server answers."""
     return _get(urllib.request.Request(url, headers=dict(headers)))[0]
 
 
 def ask(url: str, body: object = None, *, secret: str = "") -> Any:
-    """Return the JSON response to a GET of `url`; None for status 404.
-
-    If `body` is given, send a POST instead.
-
-    Raises:
-      ServiceError: if the server answers with another error status.
-    """
+    """Return the JSON response to a GET of `url`, or a POST of `body`; None for status 404."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", **_headers(secret)}
     request = urllib.request.Request(url, data, headers)
@@ -265,7 +233,6 @@ def _proves(url: str, secret: str) -> bool:
 
 
 def _get(request: urllib.request.Request) -> tuple[int, bytes]:
-    """Return status and first 1000 bytes of the response; (0, b"") if no server answers."""
     # URLError is a subclass of OSError. A server that shuts down may end a response early, which
     # raises HTTPException.
     try:
@@ -283,23 +250,17 @@ def _headers(secret: str) -> dict[str, str]:
 
 
 def log_path(home: Path, name: str) -> Path:
-    """Create the folder of a service's log if needed, and return the log's path."""
     log = make_folder(home / "logs") / f"{name}.log"
     make_way(log)
     return log
 
 
 def workplace(home: Path) -> Path:
-    """Return home/prefect, the working folder of Prefect's processes; create it if needed.
-
-    Prefect reads settings from .env, prefect.toml and pyproject.toml in its working folder. This
-    folder contains none of these files.
-    """
+    """Create home/prefect, from where Prefect reads no .env, prefect.toml or pyproject.toml."""
     return make_folder(home / "prefect")
 
 
 def tail(log: Path) -> str:
-    """Return the last 15 lines of a log; if it cannot be read, return the error message."""
     try:
         content = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

@@ -15,17 +15,7 @@ from tasks.own_code import child_environment
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
-    """Replace this process by the dashboard's server (exec), which runs until Ctrl-C or SIGTERM.
-
-    Args:
-      home: the store whose catalog is shown.
-      port: loopback port.
-      refresh: True to start a second process that updates the catalog from the store.
-
-    Raises:
-      SpecError: if the port is taken, not permitted or out of range.
-      StoreError: if a damaged catalog cannot be renamed.
-    """
+    """Replace this process by the dashboard's server (exec), which runs until Ctrl-C or SIGTERM."""
     require_free(port, "--port")
     catalog = mended(home)
     if refresh:
@@ -41,8 +31,8 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
 def _keep_fresh(home: Path) -> None:
     """Start the process that updates the catalog.
 
-    That process exits when its standard input, a pipe, closes. The write end of the pipe is
-    inheritable, so the server that replaces this process keeps the pipe open while it runs.
+    It exits when its standard input closes: the server that replaces this process inherits the
+    pipe.
     """
     lifeline, write_end = os.pipe()
     os.set_inheritable(write_end, True)

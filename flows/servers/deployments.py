@@ -18,9 +18,7 @@ from flows.settings import shipped_studies, study_path
 from lce_core.study.plain_yaml import plain_yaml
 
 POOL = "lce"
-"""Work pool of the deployments. The worker of `lce up` executes its flow runs."""
 ENTRYPOINT = "flows/study.py:controlled_study"
-"""The flow of every deployment."""
 _HEADER = """\
 # Generated from flows/studies: python -m flows.servers.deployments > prefect.yaml
 # `lce up` creates these deployments; so does `prefect --no-prompt deploy --all`.
@@ -32,7 +30,6 @@ _HEADER = """\
 
 
 def prefect_yaml() -> str:
-    """Return the text of prefect.yaml: a deployment for any study, and one for each shipped one."""
     any_study = "Any study: set the parameter `study`. Without parameters, the toy study."
     listed = [_deployment("controlled-study", "toy", any_study)]
     listed += [_deployment(name, name, _description(name)) for name in shipped_studies()]

@@ -35,7 +35,7 @@ from lce_core.store.unforeseen import explained
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
-"""The disk check fails if less space is free. The toy study needs about 1 GiB."""
+"""The toy study needs about 1 GiB."""
 
 _ROOT = Path(__file__).parents[2]
 # Importing Prefect loads the plug-in, so import Prefect first.
@@ -50,7 +50,7 @@ class Check:
     ok: bool
     detail: str
     remedy: str = ""
-    """Remedy for the user; shown only if the check failed."""
+    """Shown only if the check failed."""
 
 
 def doctor(home: Path) -> list[Check]:
@@ -78,7 +78,7 @@ def doctor(home: Path) -> list[Check]:
 
 
 def _run_check(name: str, check: Callable[[], Check], home: Path) -> Check:
-    """Run a check. If it raises an LceError or OSError, return a failed check with the error."""
+    """Run a check; an LceError or OSError counts as failed."""
     try:
         return check()
     except (LceError, OSError) as error:
@@ -222,7 +222,6 @@ def _prefect() -> Check:
 
 
 def _plugin(home: Path) -> Check:
-    """Check that `prefect deployment run controlled-study` works as typed in the checkout."""
     settings = {key: v for key, v in environment(home).items() if key != "PREFECT_PLUGINS_ENABLED"}
     answer = subprocess.run(
         [sys.executable, "-c", _PLUGIN_TEST],
@@ -242,7 +241,6 @@ def _plugin(home: Path) -> Check:
 
 
 def _services(home: Path) -> Check:
-    """Check that all services of `lce up` run and answer, or that none runs."""
     found = {name: find(home, name) for name in NAMES}
     running = [service for service in found.values() if service]
     if not running:

@@ -23,12 +23,10 @@ UI_PASSWORD = "prefect-password"
 
 
 def command(port: int) -> list[str]:
-    """Return the command line of a server that listens on `port`."""
     return [sys.executable, "-m", "flows.servers.guarded_prefect", "--port", str(port)]
 
 
 def settings(url: str, secret: str) -> dict[str, str]:
-    """Return the environment variables of a server whose API is at `url` and needs `secret`."""
     return {
         "PREFECT_API_URL": url,
         AUTH: auth_string(secret),
@@ -44,7 +42,6 @@ def client_auth(secret: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port

@@ -61,12 +61,7 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect does not register
         configuration: process.ProcessJobConfiguration,
         task_status: Any = None,
     ) -> process.ProcessWorkerResult:
-        """Run the flow in its own process and return the exit result.
-
-        Raises:
-          ServiceError: if the flow run's deployment is not one of this checkout's flow. Prefect
-            shows the error in the flow run's state.
-        """
+        """Run the flow in its own process and return the exit result."""
         deployment_id = flow_run.deployment_id
         deployment = await self.client.read_deployment(deployment_id) if deployment_id else None
         require_ours(flow_run.name, deployment)
@@ -74,11 +69,7 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect does not register
 
 
 def require_ours(flow_run: str, deployment: DeploymentResponse | None) -> None:
-    """Raise an error unless the flow run's deployment is one of this checkout's flow.
-
-    Raises:
-      ServiceError: if there is no deployment, or it has another entry point or other pull steps.
-    """
+    """Raise an error unless the flow run's deployment is one of this checkout's flow."""
     steps = [{_STEP: {"directory": str(ROOT)}}]
     if deployment and deployment.entrypoint == ENTRYPOINT and deployment.pull_steps == steps:
         return
@@ -99,7 +90,6 @@ async def _without_hooks(*_: Any, **__: Any) -> Flow[[], None]:
 
 
 def main() -> None:
-    """Poll the pool until SIGTERM or SIGINT."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--name", required=True)

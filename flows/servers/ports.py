@@ -10,25 +10,17 @@ import psutil
 from lce_core.errors import SpecError
 
 LOOPBACK = "127.0.0.1"
-"""The only address on which servers of lce listen."""
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now. Another process may take it at any time."""
+    """Return a port that is free now; another process may take it at any time."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def require_free(port: int, option: str) -> None:
-    """Raise an error unless a server can listen on `port`.
-
-    The error names the command-line option that sets the port.
-
-    Raises:
-      SpecError: if the port is out of range, not permitted, or taken. In the last case the error
-        names the process.
-    """
+    """Refuse a port that is taken, not permitted or out of range; `option` sets it."""
     if not 1 <= port <= 65535:
         raise SpecError(option, port, "a port from 1 to 65535", "choose another port")
     try:
@@ -55,10 +47,7 @@ def require_free(port: int, option: str) -> None:
 
 
 def holder(port: int) -> str:
-    """Return the name and pid of the process that listens on `port`, as text.
-
-    If this user may not see the process, return "a process of another user".
-    """
+    """Return the name and pid of the process that listens on `port`, as text."""
     with contextlib.suppress(psutil.AccessDenied):
         for connection in psutil.net_connections(kind="tcp"):
             address = connection.laddr

@@ -18,25 +18,15 @@ _SCHEMA = Schema(
 
 
 def prefect_database(home: Path) -> Path:
-    """Return the path of the database that all Prefect servers of a home share."""
     return home / "prefect" / "prefect.db"
 
 
 def prefect_damage(home: Path) -> str | None:
-    """Return why Prefect cannot use the database, as a phrase that completes "it is ...".
-
-    Return None if the database is usable or missing.
-    """
+    """Return why Prefect cannot use the database, as a phrase that completes "it is ..."."""
     return sqlite_damage(prefect_database(home), _SCHEMA)
 
 
 def mend_prefect(home: Path) -> None:
-    """Rename an unusable database, so that Prefect's server creates a new one and can start.
-
-    Call this before a server starts, never while one runs.
-
-    Raises:
-      StoreError: if the database cannot be renamed.
-    """
+    """Rename an unusable database before a server starts, so that the server creates a new one."""
     if why := prefect_damage(home):
         set_aside(prefect_database(home), why)

@@ -50,8 +50,7 @@ POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-"""Base job template of the work pool. It defines no job variables, so Prefect rejects flow runs and
-deployments that set any."""
+"""Template without job variables: Prefect rejects flow runs and deployments that set any."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
 GUARDED = {
@@ -59,8 +58,7 @@ GUARDED = {
     "mlflow": "tasks.tracking.guarded_server",
     "worker": "flows.servers.guarded_worker",
 }
-"""Module that each service runs. A service that runs another module was started by an earlier
-version of lce and requires no secret."""
+"""A service that runs another module is of an earlier version and requires no secret."""
 DEFAULT_PORT = 4200
 """Port of Prefect's server that the checkout's pyproject.toml names."""
 PORT_OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
@@ -72,14 +70,8 @@ _ROOT = Path(__file__).parents[2]
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
     """Start the services that are not running, deploy all studies, and wait until all are ready.
 
-    Args:
-      home: the store's folder.
-      ports: port for "server" (Prefect) and for "mlflow"; ignored if the service already runs.
-
-    Raises:
-      SpecError: if a port is taken. Then no service was started.
-      ServiceError: if a service does not start, or if a service of an earlier version, which
-        requires no secret, is running. The services that this call started are stopped again.
+    A taken port raises before any service starts. If one does not start, or one of an earlier
+    version runs, the services that this call started are stopped again.
     """
     home = home.absolute()
     make_folder(home / "services")
@@ -123,7 +115,6 @@ def address(home: Path, service: Service) -> str:
 
 
 def deployment_command(home: Path, server: Service) -> str:
-    """Return the command that runs the toy study's deployment, to be typed in this folder."""
     # The checkout's pyproject.toml enables the plug-in, and names the server of the default port.
     in_checkout = Path.cwd() == _ROOT and (_ROOT / "pyproject.toml").is_file()
     parts = [] if in_checkout else ["PREFECT_PLUGINS_ENABLED=true"]
@@ -135,10 +126,6 @@ def deployment_command(home: Path, server: Service) -> str:
 
 
 def study_pages(home: Path) -> dict[str, str]:
-    """Return a link to the MLflow charts of each study, by study name.
-
-    A link to this machine's MLflow contains a token that logs the browser in.
-    """
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
     return {
@@ -159,7 +146,6 @@ def _running(home: Path) -> list[Service]:
 
 
 def _require_guarded(service: Service) -> None:
-    """Raise ServiceError if the running service is of an earlier version and needs no secret."""
     process, module = process_of(service), GUARDED.get(service.name)
     command = process.cmdline() if process else []
     if module and command and module not in command:
@@ -202,7 +188,6 @@ def _start_worker(home: Path, server: Service) -> Service:
 
 
 def _client(home: Path, server: Service) -> dict[str, str]:
-    """Return the environment variables with which a Prefect client finds `server` and logs in."""
     return {"PREFECT_API_URL": str(server.url), **client_auth(_secret(home))}
 
 
@@ -223,10 +208,6 @@ def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
 
 
 def _deploy(home: Path, server: Service) -> None:
-    """Create or update the work pool and the deployments of all shipped studies.
-
-    Do nothing if this was already done since `server` started and nothing has changed since then.
-    """
     text = prefect_yaml()
     wanted = {
         "code": str(_ROOT),

@@ -1,12 +1,9 @@
 """A Prefect server for one `lce run`, on a free loopback port.
 
-A flow needs a Prefect server, which records its tasks. A server takes seconds to start, so starting
-has two phases: `start` returns at once and imports no Prefect, and `wait_ready` waits until the
-server answers. The server runs under `tasks.supervisor`. When this process dies, a pipe that it
-holds open closes, and the supervisor kills the server. So no process remains, even after kill -9
-of the run or of the supervisor. The server uses the same database as `lce up`, whose pages
-therefore show past runs. Each server has a new secret, which exists only in the memory of the
-server and of this process.
+A server takes seconds to start: `start` returns at once and imports no Prefect, and `wait_ready`
+waits until the server answers. The server runs under `tasks.supervisor`, so no process remains,
+even after kill -9 of the run. It uses the same database as `lce up`, whose pages therefore show
+past runs. Its secret exists only in the memory of the server and of this process.
 
 If the server dies, a thread restarts it on the same port. Prefect's client finds it there and sends
 the pending records. After `MOST_FAILED_STARTS` consecutive failed starts the run continues without
@@ -39,10 +36,9 @@ from tasks import supervisor
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.5
-"""Interval at which a thread checks that the server still runs."""
 MOST_FAILED_STARTS = 3
-"""Number of consecutive failed starts after which no further start is attempted. At its start, a
-run then ends with an error; later, it continues without a server."""
+"""Consecutive failed starts after which a run ends with an error or, if it has begun, continues
+without a server."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -72,16 +68,15 @@ class TemporaryServer:
         """Create the object; `start` starts the server.
 
         Args:
-          home: the store whose Prefect database the server uses.
           tell: receives a message for the user when the server dies for the first time, and when
             it cannot be restarted.
         """
         self.home = home.absolute()
         self.url = ""
         self.secret = ""
-        """Secret that a server of lce requires; "" for a server at the user's PREFECT_API_URL."""
+        """Empty for a server at the user's PREFECT_API_URL."""
         self.started_here = False
-        """True if this object starts the server itself; `close` then stops it."""
+        """True if `close` stops the server."""
         self.log = log_path(self.home, "temporary-server")
         self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
@@ -92,11 +87,7 @@ class TemporaryServer:
         self._lock = FileLock(workplace(self.home) / ".starting.lock", thread_local=False)
 
     def start(self) -> None:
-        """Find a running server or start one; do not wait until it answers.
-
-        Raises:
-          ServiceError: if PREFECT_API_URL is set and no usable server answers there.
-        """
+        """Find a running server or start one; do not wait until it answers."""
         self.url, self.secret = _existing(self.home)
         if not self.url:
             self.started_here, self.secret = True, new_secret()
@@ -107,11 +98,7 @@ class TemporaryServer:
                 self._launch()
 
     def wait_ready(self) -> str:
-        """Wait until the API answers, and return its URL.
-
-        Raises:
-          ServiceError: if the server does not start. The error quotes the end of its log.
-        """
+        """Wait until the API answers, and return its URL."""
         if not self.started_here:
             return self.url
         try:
@@ -139,11 +126,7 @@ class TemporaryServer:
         )
 
     def answers(self) -> bool:
-        """Return True if the expected server, and no other one on its port, answers.
-
-        A server of this home must prove that it knows the secret. A server at the user's
-        PREFECT_API_URL must accept the user's credentials.
-        """
+        """Return True if the expected server, and no other one on its port, answers."""
         health = f"{self.url}/health"
         if self.secret:
             return answers(health, self.secret)
@@ -155,10 +138,7 @@ class TemporaryServer:
         return self._died or not self.answers()
 
     def comes_back(self) -> bool:
-        """Wait until a dead server, which a thread restarts, answers again; return True if it does.
-
-        Return False if the thread has given up, or if `START_SECONDS` have passed.
-        """
+        """Wait until a dead server, which a thread restarts, answers; return True if it does."""
         watch, limit = self._watch, time.monotonic() + START_SECONDS
         while watch and watch.is_alive() and time.monotonic() < limit:
             if self.answers():
@@ -167,7 +147,6 @@ class TemporaryServer:
         return False
 
     def close(self) -> None:
-        """Stop the server and its descendants if this object started it."""
         self._closing.set()
         if self._watch:
             self._watch.join()
@@ -187,10 +166,7 @@ class TemporaryServer:
         return False
 
     def _keep_up(self) -> None:
-        """Restart the server whenever it dies, until `close` is called.
-
-        A separate thread runs this method.
-        """
+        """Restart the server whenever it dies, until `close` is called (in a thread)."""
         failed = 0
         while not self._closing.wait(WATCH_SECONDS):
             if self._process and self._process.poll() is None:
@@ -243,10 +219,7 @@ class TemporaryServer:
 def temporary_server(
     home: Path, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[TemporaryServer]:
-    """Start a run's server, yield it, and stop it at the end of the `with` block.
-
-    Call `wait_ready` before using the server. The arguments are those of `TemporaryServer`.
-    """
+    """Start a run's server, yield it, and stop it at the end of the `with` block."""
     server = TemporaryServer(home, tell)
     try:
         server.start()
@@ -256,11 +229,9 @@ def temporary_server(
 
 
 def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
-    """Return the environment variables that connect a Prefect client to the API at `url`.
+    """Return the variables for a client of the API at `url`, to be set before importing Prefect.
 
-    The caller must set them before it imports Prefect. An empty `secret` means that the server is
-    the one at the user's PREFECT_API_URL; the client then uses the credentials in the user's
-    environment.
+    An empty `secret` means the user's own server and credentials.
     """
     ours = environment(home.absolute())
     kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
@@ -268,14 +239,12 @@ def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
 
 
 def _existing(home: Path) -> tuple[str, str]:
-    """Return URL and secret of the running server: the one at PREFECT_API_URL, or of `lce up`.
+    """Return URL and secret of the server at PREFECT_API_URL, or of `lce up`; else empty strings.
 
-    Return empty strings if neither exists. The secret of a server at PREFECT_API_URL is empty,
-    unless it is the server of `lce up`.
+    The secret of another server at PREFECT_API_URL is empty.
 
     Raises:
-      ServiceError: if PREFECT_API_URL is set, but no server answers there or the server refuses the
-        user's credentials.
+      ServiceError: if no server answers there, or it refuses the user's credentials.
     """
     service = find(home, "server")
     own_url = str(service.url) if service else ""

@@ -32,7 +32,6 @@ class Corpus(Plugin):
     """Base class of text sources."""
 
     def domains(self) -> tuple[str, ...]:
-        """Return the names of all domains, in a fixed order."""
         raise NotImplementedError
 
     def digest(self, folders: Mapping[str, Path]) -> str:
@@ -109,7 +108,6 @@ class StreamedCorpus(Corpus):
         raise NotImplementedError
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """Yield all documents of a split, in the source's order."""
         for block in self.blocks(folders, Place()):
             yield from (d for d in block.documents if self.split(d.name) == split)
 

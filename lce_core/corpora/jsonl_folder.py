@@ -51,7 +51,6 @@ class JsonlFolder(ListedDomains):
     """Percentage of documents (by a hash of their names) held out for evaluation."""
 
     def split(self, name: str) -> Split:
-        """Return the split of the file or document with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
@@ -78,12 +77,6 @@ class JsonlFolder(ListedDomains):
         return sum((root / name).stat().st_size for name in self._files(root))
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """Yield documents sorted by path, then by line.
-
-        Raises:
-          UnavailableError: if the text is neither on this machine nor on a reachable hub.
-          DataError: if the folder has no text files, or a file or line cannot be used.
-        """
         root = self._root(folders)
         for name in self._files(root):
             file = root / name

@@ -73,11 +73,9 @@ class LocalText(Corpus):
         return ("code", "docs", "prose")
 
     def split(self, name: str) -> Split:
-        """Return the split of the file or help topic with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over all files and help topics. It is cached until a file changes."""
         root = _library()
         names = _sources(root)
         files = [*(root / name for name in names), root / _TOPICS]
@@ -141,10 +139,6 @@ EVIDENCE = (
 @lru_cache(maxsize=1024)
 def docstrings(source: str, path: str) -> str:
     """Format each docstring of a module as a heading with the dotted name, followed by the text.
-
-    Args:
-      source: Python source text.
-      path: path of the module below the library, such as "json/decoder.py".
 
     Returns:
       The text; empty if the module has no docstrings or this Python cannot parse it.

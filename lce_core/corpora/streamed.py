@@ -67,7 +67,6 @@ class Streamed(ListedDomains, StreamedCorpus):
     """Number of documents to read, from the start of the data set; None reads all."""
 
     def split(self, name: str) -> Split:
-        """Return the split of the document with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
@@ -110,10 +109,7 @@ class Streamed(ListedDomains, StreamedCorpus):
             yield Block(tuple(pending), Place(number + 1, 0, seen))
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
-        """Return the folder or hub URL, with a slash at the end, and the files to read.
-
-        The files are sorted paths relative to the folder or URL.
-        """
+        """Return the folder or hub URL, with a slash at the end, and the files to read."""
         if address := rows_address(place):
             beginning, names = split_files(address)
         elif is_address(place):

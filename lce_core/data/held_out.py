@@ -44,11 +44,6 @@ class HeldOutText:
 
     @classmethod
     def open(cls, folder: Path) -> HeldOutText:
-        """Open the folder that `pack_held_out` wrote.
-
-        Raises:
-          StoreError: if the manifest is missing or unreadable.
-        """
         manifest = read_manifest(folder)
         domains = tuple(entry["domain"] for entry in manifest["domains"])
         return cls(domains, folder, np.dtype(manifest["dtype"]))
@@ -90,13 +85,6 @@ def pack_held_out(
     `token_pool`). With `after_tokens`, the documents of the stream with this limit are left out, so
     that the two streams have no document in common. `needed` names the domains that must have text;
     by default all.
-
-    Returns:
-      The manifest. A domain with less text than requested has fewer `tokens`.
-
-    Raises:
-      UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
-      DataError: if text cannot be used, or a needed domain has no held-out text.
     """
     beyond, remedy = "", _MORE_TEXT
     if after_tokens is not None:
@@ -159,13 +147,7 @@ def pack_held_out(
 
 
 def require_window(validation: Path, needed: Collection[str] | None, tokens: int) -> None:
-    """Raise DataError if the validation text of a domain is shorter than one window.
-
-    Args:
-      validation: The folder that `pack_held_out` wrote.
-      needed: Domains whose text is scored; None for all.
-      tokens: Number of tokens of the window.
-    """
+    """Raise DataError if the validation text of a domain is shorter than one window."""
     for entry in read_manifest(validation)["domains"]:
         domain = entry["domain"]
         if entry["tokens"] < tokens and (needed is None or domain in needed):

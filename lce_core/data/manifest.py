@@ -23,11 +23,6 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read manifest.json.
-
-    Raises:
-      StoreError: if the file is missing or not JSON.
-    """
     file = folder / NAME
     try:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -1,15 +1,13 @@
 """Pack tokens for training: rows of one length in memory-mapped files.
 
-`lce_core.data.sampling` draws the documents. Each document starts with the token that
-`tokenised.separator_of` returns, if any. The documents are joined, and the result is cut into rows.
-As in LCEG's training, tokens attend to other documents of their row (there is no document mask),
-and positions continue from one document to the next. Rows are memory-mapped, so any number of
-processes read any row in microseconds, and memory does not grow with the data.
+`lce_core.data.sampling` draws the documents. Each starts with the token that `separator_of`
+returns, if any. The documents are joined, and the result is cut into rows. As in LCEG's training,
+tokens attend to other documents of their row (there is no document mask), and positions continue
+from one document to the next. Rows are memory-mapped, so memory does not grow with the data.
 
 A folder of rows contains rows.bin, weights.bin (if the model weights the loss of its tokens),
-order.parquet with the start of each document, documents.parquet with the names of the documents,
-and manifest.json, which `pack_rows` also returns. If the corpus has token shards, these name the
-documents and documents.parquet is missing.
+order.parquet with the start of each document, documents.parquet with their names (missing if the
+corpus has token shards, which name the documents), and manifest.json.
 
 Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
 """
@@ -60,11 +58,7 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        """Memory-map the rows that `pack_rows` wrote to `folder`.
-
-        Raises:
-          StoreError: if a file is missing or its size differs from the manifest.
-        """
+        """Memory-map the rows that `pack_rows` wrote to `folder`."""
         manifest = read_manifest(folder)
         shape = (manifest["num_rows"], manifest["row_length"])
         tokens = _map(folder / "rows.bin", np.dtype(manifest["dtype"]), shape)
@@ -79,8 +73,7 @@ class PackedRows:
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return token ids (n, row_length) and loss weights (n, row_length) of the given rows.
 
-        weights[:, i] is the loss weight of predicting token i. Token 0 is never predicted and has
-        weight 0.
+        weights[:, i] is the loss weight of predicting token i; token 0 has weight 0.
         """
         tokens = self._tokens[indices].astype(np.int64)
         if self._weights is None:
@@ -110,28 +103,13 @@ def pack_rows(
     The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`.
 
     Args:
-      corpus: source of the text.
-      base_model: may insert tokens of its own into the rows (`LanguageModel.prepare_rows`).
-      tokenizer: the base model's tokenizer.
-      row_length: tokens per row.
       num_rows: number of rows; a corpus with too little text is used several times.
       upsampling: how strongly long documents are preferred.
-      seed: determines the choice and order of documents, and the tokens that the model inserts.
-      folders: local folder or hub address of each data set, by name.
-      out: existing folder to write into.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} while text is
         tokenised, then with {"stage", "done", "total", "tokens_per_second"}, where "done" and
         "total" count rows.
       shards: folder of the corpus's token shards, from which tokens are read; None tokenises the
         text.
-
-    Returns:
-      The manifest, as written to manifest.json.
-
-    Raises:
-      SpecError: if rows have fewer than two tokens, or there are no rows.
-      UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
-      DataError: if there is no text, or text that cannot be used.
     """
     if row_length < 2 or num_rows < 1:
         raise SpecError(
@@ -173,7 +151,6 @@ def pack_rows(
 
 
 def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield blocks (rows, row_length) of the joined documents, of about `BLOCK_TOKENS` tokens."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
     left = int(draw.tokens.sum())
     block = np.empty(min(block_tokens, left), dtype=np.uint32)
@@ -199,11 +176,7 @@ def _write_rows(
     out: Path,
     report: Report,
 ) -> dict[str, str]:
-    """Write rows.bin and, if the model weights its loss, weights.bin; return their sha256.
-
-    The files are written without a memory map, because on a full disk a write raises an error,
-    while a memory map kills the process.
-    """
+    """Write rows.bin and, if the model weights its loss, weights.bin; return their sha256."""
     is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
     names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
     digests = {name: hashlib.sha256() for name in names}
@@ -225,10 +198,7 @@ def _write_rows(
 
 
 def _write_order(draw: Draw, file: Path) -> None:
-    """Write order.parquet: each drawn document, the pass through its domain, and its first token.
-
-    The first token is an index into all rows, concatenated.
-    """
+    """Write order.parquet: each drawn document, its pass, and its first token in all rows."""
     starts = np.cumsum(draw.tokens) - draw.tokens
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
     pq.write_table(pa.table(columns), file)

@@ -32,11 +32,7 @@ def token_pool(
     """Yield the documents of a split as token ids; they can be read until the `with` block ends.
 
     Args:
-      corpus: source of the text.
-      split: "train" or "held_out".
-      tokenizer: turns text into ids.
       vocabulary: number of ids; every id is smaller.
-      folders: local folder or hub address of each data set, by name.
       shards: output of `write_shards` for the corpus. None tokenises the split into a temporary
         file and lists its documents in `out`.
       out: existing folder for the temporary file and the list.

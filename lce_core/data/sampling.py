@@ -37,9 +37,7 @@ class Draw:
     passes: NDArray[np.int64]
     """Pass through the domain (0, 1, ...) in which each document was drawn."""
     statistics: list[dict[str, Any]]
-    """One entry per domain: available and drawn tokens and documents, the domain's share of all
-    available and of all drawn tokens, and the number of passes through the domain, including a
-    partial last pass."""
+    """One entry per domain: tokens and documents available and drawn, shares, and passes."""
 
 
 def draw_documents(
@@ -56,13 +54,7 @@ def draw_documents(
     Args:
       domains: index into `names` for each document (documents,).
       lengths: tokens of each document (documents,), separators included.
-      names: names of the domains.
-      budget: number of tokens to draw.
       upsampling: length from which documents are always kept, and probability of keeping others.
-      seed: determines the order and which short documents are kept.
-
-    Raises:
-      DataError: if the corpus holds no tokens.
     """
     total = int(lengths.sum())
     if total == 0:
@@ -111,7 +103,6 @@ def draw_documents(
 
 
 def _shares(available: list[int], budget: int) -> list[int]:
-    """Divide the token budget among domains in proportion to `available`; the sum is `budget`."""
     total = sum(available)
     shares = [budget * tokens // total for tokens in available]
     # The largest remainders are rounded up.
@@ -129,7 +120,6 @@ def _fill(
     upsampling: Upsampling,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw documents of one domain with `wanted` tokens or more; return them and their passes."""
     parts: list[NDArray[np.int64]] = []
     counts: list[int] = []
     tokens = 0

@@ -61,12 +61,7 @@ class Segment:
 
 
 def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int) -> dict[str, Any]:
-    """Write segment `number` to a temporary folder in `progress`, then rename the complete folder.
-
-    Returns:
-      The content of `segment.json`: position in the source after the segment, numbers of documents
-        and tokens, bytes by domain index, and sha256 by file name.
-    """
+    """Write a segment to a temporary folder in `progress`; rename it when complete."""
     aside = progress / _WRITING
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
@@ -130,11 +125,7 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 
 
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
-    """Check that a segment's files have the sizes that its segment.json states.
-
-    Raises:
-      StoreError: if a shard (`<domain>.bin`) is missing or has another size.
-    """
+    """Check that a segment's files have the sizes that its segment.json states."""
     if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
         got = f"{sum(facts['bytes'].values())} bytes for {facts['tokens']} tokens of {dtype.name}"
         raise damaged(folder, got)
@@ -147,7 +138,6 @@ def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) ->
 
 
 def damaged(file: Path, got: str) -> StoreError:
-    """Build the error about a token shard that contradicts its manifest."""
     return StoreError(
         file,
         got,
@@ -157,5 +147,4 @@ def damaged(file: Path, got: str) -> StoreError:
 
 
 def segment_name(number: int) -> str:
-    """Return the folder name of a segment: five digits, so that names sort like numbers."""
     return f"{number:05d}"

@@ -25,10 +25,7 @@ class Sequences:
 
     @property
     def lengths(self) -> dict[str, float]:
-        """Mean, minimum and maximum length in tokens, as `mean`, `min` and `max`.
-
-        Empty if there are no sequences.
-        """
+        """Mean, minimum and maximum length in tokens, as `mean`, `min` and `max`."""
         if not self.counts:
             return {}
         mean = self.num_tokens / sum(self.counts.values())
@@ -51,6 +48,5 @@ class Answers:
     """Number and maximum length of the answers that a model generates in an evaluation."""
 
     number: int = 0
-    """Number of answers."""
     longest: int = 0
     """Maximum length of an answer in tokens; generation may stop earlier."""

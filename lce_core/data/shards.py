@@ -52,21 +52,9 @@ def write_shards(
     """Tokenise both splits of a corpus into `out`.
 
     Args:
-      corpus: source of the text.
-      tokenizer: turns text into ids; each thread gets a copy.
-      folders: local folder or hub address of each data set, by name.
       progress: folder of the complete segments, from which an interrupted run continues.
-      out: existing folder to write into.
       workers: number of tokenising threads; it does not affect the output.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each block.
-
-    Returns:
-      The manifest, as written to manifest.json.
-
-    Raises:
-      UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
-      DataError: if there is no text, or text that cannot be used.
-      SpecError: if the tokenizer's ids need more than 32 bits.
     """
     dtype = token_dtype(len(tokenizer))
     progress.mkdir(parents=True, exist_ok=True)
@@ -180,10 +168,7 @@ def _publish(
 
 
 def _link(old: Path, new: Path) -> None:
-    """Hard-link a file into the output folder, or copy it on file systems without hard links.
-
-    The file also stays at `old`, so that a run that is killed before the step ends can continue.
-    """
+    """Hard-link a file into the output folder, or copy it on file systems without hard links."""
     try:
         os.link(old, new)
     # Copy on file systems without hard links.

@@ -32,11 +32,7 @@ class TokenShards(TokenPool):
 
     @classmethod
     def open(cls, folder: Path, split: Split) -> TokenShards:
-        """Read the list of documents and check the sizes of the shards.
-
-        Raises:
-          StoreError: if the manifest or a shard is missing, or a shard's size differs.
-        """
+        """Read the list of documents and check the sizes of the shards."""
         manifest = read_manifest(folder)
         dtype = np.dtype(manifest["dtype"])
         names = [entry["domain"] for entry in manifest["domains"]]
@@ -90,7 +86,6 @@ def _index(
 
 
 def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the index of each document's first token in the shard of its domain (documents,)."""
     starts = np.zeros(lengths.size, dtype=np.int64)
     for domain in np.unique(domains):
         members = np.flatnonzero(domains == domain)

@@ -71,11 +71,7 @@ class TokenisedDocuments(TokenPool):
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """Return uint16 for a vocabulary of at most 2^16 ids, else uint32.
-
-    Raises:
-      SpecError: if the vocabulary has more than 2^32 ids.
-    """
+    """Return uint16 for a vocabulary of at most 2^16 ids, else uint32."""
     if vocabulary > 1 << 32:
         raise SpecError(
             "tokenizer",
@@ -101,16 +97,10 @@ def tokenise(
     Each document starts with the token that `separator_of` returns, if any.
 
     Args:
-      documents: documents in the order in which they are stored.
-      domains: the corpus's domains; every document belongs to one.
-      tokenizer: turns text into ids.
       vocabulary: number of ids; every id is smaller.
       tokens_file: output file of all ids with dtype `token_dtype(vocabulary)`.
       index_file: output file of name, domain and number of tokens of each document.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each batch.
-
-    Raises:
-      DataError: if a document has an unknown domain, or an id is outside the vocabulary.
     """
     dtype = token_dtype(vocabulary)
     columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]] = []
@@ -172,8 +162,6 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
 def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Return the id of the token that is put before every document; None for no such token.
 
-    This is the beginning-of-text token or, if the tokenizer has none, the end-of-text token.
-
     Qwen and GPT-NeoX have no beginning-of-text token; their training separated documents by the
     end-of-text token.
     """
@@ -183,10 +171,7 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Return the ids of each document, preceded by its separator's id; [] for an empty text.
-
-    The separator is the token that `separator_of` returns, if any.
-    """
+    """Return the ids of each document, preceded by its separator's id; [] for an empty text."""
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]
@@ -196,11 +181,7 @@ def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> li
 def checked(
     found: list[list[int]], batch: Sequence[Document], vocabulary: int
 ) -> NDArray[np.int64]:
-    """Concatenate the ids of a batch's documents (tokens,) and check them.
-
-    Raises:
-      DataError: if an id is outside the vocabulary.
-    """
+    """Concatenate the ids of a batch's documents (tokens,) and check them."""
     total = sum(map(len, found))
     wide = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=total)
     outside = np.flatnonzero((wide < 0) | (wide >= vocabulary))
@@ -216,11 +197,6 @@ def checked(
 
 
 def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the index of each document's domain (documents,).
-
-    Raises:
-      DataError: if a document has an unknown domain.
-    """
     numbers = {name: number for number, name in enumerate(domains)}
     for document in batch:
         if document.domain not in numbers:

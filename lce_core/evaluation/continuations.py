@@ -1,13 +1,12 @@
 """Log-likelihood of continuations of given contexts, with one code path for all methods.
 
-Multiple-choice benchmarks score several short continuations of one context. Texts that differ only
-in their last token (one-token answers to one question) have the same input and are processed once.
-Logits are computed only for the continuation.
+Texts that differ only in their last token (one-token answers to one question) have the same input
+and are processed once. Logits are computed only for the continuation.
 
-In fp32, texts with a common prefix (the choices of one question, questions with the same examples)
-share its keys and values if that saves more work than batching, as prompts do in
-`lce_core.evaluation.decoding`. Otherwise all texts of a forward pass have the same length, so there
-is no padding and no attention mask. In half precision, each text is processed alone in one pass.
+In fp32, texts with a common prefix share its keys and values if that saves more work than batching,
+as prompts do in `lce_core.evaluation.decoding`. Otherwise all texts of a forward pass have the same
+length, so there is no padding and no attention mask. In half precision, each text is processed
+alone in one pass.
 """
 
 from __future__ import annotations
@@ -44,21 +43,14 @@ def continuation_log_likelihoods(
     """Return the log-probability of each continuation given its context.
 
     Args:
-      model: the extended model; its frequencies are those for the full length of each text.
       texts: pairs (context, continuation) of token ids, at least one token each.
       batch_tokens: maximum tokens per forward pass, which always has at least one text, and of the
-        tokens that further texts add to a shared cache; in half precision a pass has exactly one
-        text.
-      share_prefixes: True processes common prefixes only once if that is less work.
+        tokens that further texts add to a shared cache. Ignored in half precision.
       report: called with (texts done, total texts) after each pass.
 
     Returns:
-      For each text the sum of the log-probabilities of the continuation's tokens in nats, and True
-        if greedy decoding would have produced the continuation.
-
-    Raises:
-      SpecError: if a context or continuation is empty.
-      NonFiniteError: if logits are NaN or infinite.
+      For each text the sum of log-probabilities in nats, and True if greedy decoding would have
+        produced the continuation.
     """
     inputs = distinct_inputs(texts)
     ids = [one for one, _ in inputs]
@@ -79,7 +71,6 @@ def continuation_log_likelihoods(
 def _in_batches(
     model: ExtendedModel, inputs: Sequence[TokenIds], tails: Sequence[int], batch_tokens: int
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield the index of each input with the hidden states of its tail, longest inputs first."""
     order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]), reverse=True)
     for length, same in groupby(order, key=lambda index: len(inputs[index])):
         rows, members = texts_together(model, length, batch_tokens), list(same)
@@ -94,7 +85,6 @@ def _in_batches(
 def _sharing(
     model: ExtendedModel, inputs: Sequence[TokenIds], tails: Sequence[int], batch_tokens: int
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield the index of each input with the hidden states of its tail; share common prefixes."""
     limit, chunk = batch_tokens if model.packs else 0, min(CHUNK, batch_tokens)
     room = max(map(len, inputs))
     cache: DynamicCache = model.new_cache(room)
@@ -119,13 +109,7 @@ def _sharing(
 def distinct_inputs(
     texts: Sequence[tuple[TokenIds, TokenIds]],
 ) -> list[tuple[TokenIds, list[int]]]:
-    """Return the distinct inputs, each with the indices of the texts that have it.
-
-    The input is all token ids but the last, so texts that differ only in their last token share it.
-
-    Raises:
-      SpecError: if a context or continuation is empty.
-    """
+    """Return the distinct inputs (all ids but the last), each with the indices of its texts."""
     found: dict[bytes, list[int]] = {}
     for index, (context, continuation) in enumerate(texts):
         if not len(context) or not len(continuation):
@@ -145,14 +129,7 @@ def score_continuation(
 ) -> tuple[float, bool]:
     """Return a continuation's log-probability in nats, and whether greedy decoding produces it.
 
-    Args:
-      model: the extended model.
-      states: hidden states (tokens, hidden_size) of the text without its last token. Only the last
-        `len(continuation)` states are used.
-      continuation: token ids at the end of the text, at least one.
-
-    Raises:
-      NonFiniteError: if logits are NaN or infinite.
+    `states` (tokens, hidden_size) belong to the text without its last token.
     """
     where = f"text of {len(states) + 1} tokens"
     logits = finite_logits(model, states[-len(continuation) :], where)

@@ -1,10 +1,7 @@
 """Cross-entropy of a linear head in blocks: the (tokens, vocabulary) logits never exist as a whole.
 
 The forward pass computes the loss and its gradients together, one block of tokens at a time. The
-backward pass only multiplies these gradients by the incoming gradient. Sums over blocks are fp32
-(fp64 for fp64 input) whatever the dtype of the matrix products.
-
-Memory beyond the inputs: one block of logits, plus the gradients that backward needs anyway.
+backward pass only multiplies them. Sums over blocks are fp32 (fp64 for fp64 input).
 
 Shapes: N tokens, d hidden size, V vocabulary.
 """
@@ -57,16 +54,10 @@ def token_scores(
     *,
     no_text: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return each target's negative log-likelihood, and whether it is the most likely token.
+    """Return each target's NLL in nats (N,), and whether it is the most likely token (N,).
 
-    No gradients are computed. Arguments other than `no_text` are those of `linear_cross_entropy`.
-
-    Args:
-      no_text: id of the token that the method inserts into texts, None if there is none. This token
-        keeps its probability but is never the most likely one, because decoding never chooses it.
-
-    Returns:
-      NLL in nats (N,) in fp32, or fp64 for fp64 input; and a bool tensor (N,).
+    `no_text` is the token that the method inserts into texts. It keeps its probability but is never
+    the most likely one, because decoding never chooses it.
     """
     dtype = _product_dtype(hidden)
     parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]
@@ -84,8 +75,6 @@ def token_scores(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The autograd function of `linear_cross_entropy`; `dtype` is that of the matrix products."""
-
     @staticmethod
     def forward(
         ctx: Any,

@@ -1,22 +1,19 @@
 """Greedy decoding, with one code path for all methods.
 
 A batch contains as many prompts as fit its token budget. The prompts of each length have their own
-cache, so there is no padding: attention runs once per length, and all other layers process the next
-tokens of all texts together (`lce_core.attention.cache`). With inserted tokens or the flash-attn
+cache, so there is no padding (`lce_core.attention.cache`). With inserted tokens or the flash-attn
 package, all prompts of a batch have the same length. A prompt passes through the decoder in chunks
-that fill a key-value cache, and logits are computed only for its last position. Frequencies are
-fixed in advance for prompt plus new tokens, so cached keys stay valid. Finished sequences leave the
-batch.
+that fill a key-value cache. Frequencies are fixed in advance for prompt plus new tokens, so cached
+keys stay valid.
 
 In half precision each prompt is processed alone, in pieces at fixed positions
-(`lce_core.evaluation.passes`). A prompt reuses from the cache only whole pieces that it shares with
-the previous prompt.
+(`lce_core.evaluation.passes`), and reuses only whole pieces that it shares with the previous
+prompt.
 
 In fp32, prompts with a common prefix share its keys and values if that saves more work than
-batching (`lce_core.evaluation.shared_prefixes`). With torch's own attention, such prompts are
-packed into one cache under a mask (`lce_core.evaluation.packed_texts`). With attention schemes,
-they run one after the other on one cache, which is cut back to the common prefix. Only prompts with
-equal frequencies share, because some methods choose frequencies by the length.
+batching (`shared_prefixes`). With torch's own attention, such prompts are packed into one cache
+under a mask (`packed_texts`). With attention schemes, they run one after the other on one cache,
+which is cut back to the common prefix. Only prompts with equal frequencies share.
 """
 
 from __future__ import annotations
@@ -36,13 +33,7 @@ from lce_core.evaluation import passes
 from lce_core.evaluation.greedy import Stop, greedy, stop_rule
 from lce_core.evaluation.packed_texts import PackedTexts
 from lce_core.evaluation.passes import CHUNK, batches, same_frequencies, whole_pieces
-from lce_core.evaluation.shared_prefixes import (
-    TokenIds,
-    bundles,
-    pays,
-    reusable,
-    sharing_order,
-)
+from lce_core.evaluation.shared_prefixes import TokenIds, bundles, pays, reusable, sharing_order
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -81,24 +72,17 @@ def generate(
     """Generate the most likely continuation of each prompt, token by token.
 
     Args:
-      model: the extended model.
       prompts: token ids of each prompt; lengths may differ and are at least 1.
-      max_new_tokens: maximum length of a continuation.
-      stop: rule that ends a continuation early, one for all prompts or one per prompt; None for no
-        rule. The model's own end-of-sequence token always ends a continuation.
+      stop: rule that ends a continuation early, one for all prompts or one per prompt. The model's
+        own end-of-sequence token always ends a continuation.
       batch_tokens: maximum tokens of a forward pass, of all prompts of a batch together (a single
         longer prompt is a batch of its own), and of the tokens that further prompts and their
         answers add to a shared cache. Ignored in half precision.
       chunk: maximum tokens of a prompt per forward pass. Ignored in half precision.
-      share_prefixes: True processes common prefixes only once if that is less work.
       report: called with (prompts done, total prompts) for each finished prompt.
 
     Returns:
       Generated token ids for each prompt, including the token that ended the continuation.
-
-    Raises:
-      SpecError: if there are no prompts, a prompt is empty, or max_new_tokens is below 1.
-      NonFiniteError: if logits are NaN or infinite.
     """
     texts = [np.asarray(prompt, dtype=np.int64) for prompt in prompts]
     shortest = min(map(len, texts), default=0)
@@ -128,7 +112,6 @@ def generate(
 def _decoder(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> _Decoder:
-    """Choose how to decode the prompts of a group: one by one, in batches or sharing prefixes."""
     if model.coarse:
         return _one_by_one
     share = settings.share_prefixes and pays([texts[index] for index in group])
@@ -214,10 +197,7 @@ def _sharing(
 def _prefill(
     model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
 ) -> torch.Tensor:
-    """Process prompts (batch, tokens), without the tokens that are in the cache.
-
-    Returns the hidden states (batch, hidden_size) of the last token of each prompt.
-    """
+    """Process prompts (batch, tokens); return the last states (batch, hidden_size)."""
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     for piece in prompts.to(model.model.device).split(chunk, dim=1):
         states = model.hidden_states(piece, cache)[:, -1]
@@ -232,10 +212,7 @@ def _answers(
     settings: _Settings,
     cache: DynamicCache,
 ) -> list[TokenIds]:
-    """Generate answers to the texts in the cache, one for each.
-
-    `states` are the hidden states (batch, hidden_size) of the texts' last tokens.
-    """
+    """Generate answers to the texts in the cache; `states` belong to their last tokens."""
 
     def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
         if kept is not None:
@@ -250,7 +227,6 @@ def _answers(
 def _answers_packed(
     model: ExtendedModel, batch: Sequence[int], packed: PackedTexts, settings: _Settings
 ) -> list[TokenIds]:
-    """Generate answers to the texts that `packed` processes side by side in one cache."""
     # Numbers, within the pack, of the texts whose answers have not ended.
     running = list(range(len(batch)))
 

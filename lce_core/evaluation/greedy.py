@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Stop = Callable[[TokenIds], bool]
-"""Stopping rule: called with the token ids of an answer so far; returns True if further tokens
-cannot change the answer's score."""
+"""Rule called with an answer's token ids; True if further tokens cannot change the score."""
 Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 
 
@@ -30,16 +29,10 @@ def greedy(
     """Generate an answer to each text, token by token, and return the answers' token ids.
 
     Args:
-      model: the extended model.
-      ended: one stopping rule per text.
-      max_new_tokens: maximum length of an answer in tokens.
       states: hidden states (texts, hidden_size) of the last token of each text.
-      follow: function that processes one more token of each unfinished text and returns the hidden
-        states of these tokens. It is called with the unfinished texts, as indices into the texts of
-        the previous call (None if all are unfinished), and with their next tokens.
-
-    Raises:
-      NonFiniteError: if logits are NaN or infinite.
+      follow: processes one more token of each unfinished text and returns its hidden states. It
+        gets the unfinished texts, as indices into the texts of the previous call (None if all are
+        unfinished), and their next tokens.
     """
     answers: list[list[int]] = [[] for _ in ended]
     # Numbers of the unfinished texts; states and cache have one row for each of them.
@@ -68,10 +61,7 @@ def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
 
 
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
-    """Return the most likely next token of each text (texts,).
-
-    `number` is the token's number in the answers, from 1; error messages quote it.
-    """
+    """Return the most likely next token of each text (texts,); `number` counts from 1."""
     logits = finite_logits(model, states, f"token {number} of {len(states)} answers")
     # Never generate the method's inserted token; it is not text.
     if model.inserter:
@@ -81,11 +71,7 @@ def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> tor
 
 
 def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> torch.Tensor:
-    """Return the logits (n, vocabulary) of hidden states (n, hidden_size) in fp32.
-
-    Raises:
-      NonFiniteError: if a logit is NaN or infinite; the message starts with `where`.
-    """
+    """Return the logits (n, vocabulary) in fp32; NaN and infinity raise NonFiniteError."""
     logits: torch.Tensor = model.model.get_output_embeddings()(states).float()
     # amin and amax are both NaN if any logit is NaN.
     extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])

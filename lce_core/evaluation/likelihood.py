@@ -1,9 +1,8 @@
 """Negative log-likelihood of given tokens, with one code path for all methods.
 
-Hidden states become losses block by block (`lce_core.evaluation.cross_entropy`), so the (windows,
-length, vocabulary) logits never exist. For 65,536 tokens and a vocabulary of 32,000 they would take
-8 GB in fp32. All windows of a call have the same length, so there is no padding and no attention
-mask.
+Hidden states become losses block by block (`lce_core.evaluation.cross_entropy`), because the logits
+of 65,536 tokens and a vocabulary of 32,000 would take 8 GB in fp32. All windows of a call have the
+same length, so there is no padding and no attention mask.
 """
 
 from __future__ import annotations
@@ -34,21 +33,14 @@ def window_scores(
 ) -> TokenScores:
     """Score the tokens of each window (a slice of text), given the window's earlier tokens.
 
-    Tokens count from 0. The result has the NLL in nats of tokens 1..L - 1, and True or False for
-    tokens 1..L: whether the token is the most likely one. Token L is the first after the window.
+    Tokens count from 0. The result has the NLL in nats of tokens 1..L - 1, and for tokens 1..L
+    whether the token is the most likely one. Token L is the first after the window.
 
     Args:
-      model: the extended model; its frequencies are those for a request of L tokens.
       windows: token ids (n, L), L >= 2.
-      following: token L of each window (n,), -1 for none, which counts as not the most likely one;
-        None if no window has a token L.
+      following: token L of each window (n,), -1 for none; None if no window has a token L.
       batch_tokens: maximum tokens per forward pass, which always has at least one window; in half
         precision it has exactly one.
-      report: called with (windows done, total windows) after each pass.
-
-    Raises:
-      SpecError: if windows have fewer than two tokens.
-      NonFiniteError: if a loss is NaN or infinite; the error names window and position.
     """
     num_windows, length = windows.shape
     if length < 2:
@@ -76,10 +68,7 @@ def window_scores(
 def _batch_scores(
     model: ExtendedModel, texts: torch.Tensor
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return losses (b, L - 1) and hits (b, L) of texts (b, L + 1): windows plus the next token.
-
-    A hit is True if the text's token is the most likely one.
-    """
+    """Return losses (b, L - 1) and hits (b, L) of texts (b, L + 1): windows plus the next token."""
     head = model.model.get_output_embeddings()
     texts = texts.to(model.model.device)
     inside, behind = texts[:, 1:-1], texts[:, -1]

@@ -11,22 +11,16 @@ from typing import Any
 def word_overlap(answer: str, expected: str) -> float:
     """Return the fraction of the words of `expected` that occur in `answer`.
 
-    Words are split at whitespace and lower-cased; `expected` needs at least one. The numerator
-    counts distinct words, the denominator all words of `expected`. If `expected` repeats a word,
-    even a perfect answer scores below 1.
-
-    Source: the needle figure of LCEG (github.com/Leooyii/LCEG@2ce672d).
+    The numerator counts distinct words, the denominator all words. If `expected` repeats a word,
+    even a perfect answer scores below 1. Source: LCEG's needle figure
+    (github.com/Leooyii/LCEG@2ce672d).
     """
     words = expected.lower().split()
     return len(set(answer.lower().split()) & set(words)) / len(words)
 
 
 def rouge_1(answer: str, reference: str) -> float:
-    """Return the ROUGE-1 F score of stemmed words, 0..1; 0 if either text has no words.
-
-    Source: the score that LCEG's needle script stores (github.com/Leooyii/LCEG@2ce672d). LCEG uses
-    the same package and multiplies the score by ten.
-    """
+    """Return the ROUGE-1 F score of stemmed words, 0..1, as LCEG (which multiplies by ten)."""
     return float(_rouge_scorer().score(reference, answer)["rouge1"].fmeasure)
 
 
@@ -39,10 +33,7 @@ def _rouge_scorer() -> Any:
 
 
 def contains(answer: str, expected: str) -> float:
-    """Return 1.0 if `answer` contains `expected`, else 0.0.
-
-    Upper and lower case are equal, and so are all runs of whitespace.
-    """
+    """Return 1.0 if `answer` contains `expected`, ignoring case and whitespace, else 0.0."""
     return float(_plain(expected) in _plain(answer))
 
 
@@ -80,18 +71,14 @@ def has_complete_integer(text: str) -> bool:
 def string_match_all(answer: str, references: Sequence[str]) -> float:
     """Return the fraction of `references` that occur in `answer`, ignoring case.
 
-    Control characters in the answer count as line breaks.
-
-    Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), which multiplies the mean by 100.
+    Control characters count as line breaks. Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), times
+    100.
     """
     return sum(_matches(answer, references)) / len(references)
 
 
 def string_match_part(answer: str, references: Sequence[str]) -> float:
-    """Return 1.0 if any of `references` occurs in `answer`, ignoring case; else 0.0.
-
-    Source: RULER, as for `string_match_all`.
-    """
+    """Return 1.0 if any of `references` occurs in `answer`, ignoring case; else 0.0 (RULER)."""
     return float(any(_matches(answer, references)))
 
 

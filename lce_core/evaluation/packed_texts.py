@@ -1,10 +1,8 @@
 """Several texts with common prefixes in one key-value cache that stores shared tokens once.
 
-The texts are in lexicographic order. The cache stores one segment per text: the tokens that the
-text does not share with the previous text. A boolean matrix says which text sees which key. When
-answers are generated, the next tokens of all texts, whatever their lengths, pass through the model
-as one row, each at its position in its own text. Each token sees exactly the keys that it would see
-if its text were processed alone.
+The texts are in lexicographic order. The cache stores for each text the tokens that it does not
+share with the previous text. A boolean matrix says which text sees which key, so each token sees
+exactly the keys that it would see if its text were processed alone.
 
 Short segments are processed together in one forward pass, with that matrix as the mask. A long
 segment is processed alone and without a mask, after a copy of its own prefix, so no time is spent
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 PACKED = 512
-"""Maximum tokens of several texts in one forward pass with a mask. A longer segment is processed
-alone, without a mask."""
+"""Maximum tokens of several texts in one forward pass with a mask."""
 
 
 class PackedTexts:
@@ -38,7 +35,6 @@ class PackedTexts:
 
     Args:
       model: an extended model whose `packs` is True, after `begin_request`.
-      texts: token ids of each text, in lexicographic order.
       cache: keys and values of the first `held` tokens of the first text; extended in place.
       held: number of cached tokens, less than the length of the first text.
       chunk: maximum tokens per forward pass.
@@ -68,7 +64,6 @@ class PackedTexts:
         self._held = held
 
     def prefill(self) -> torch.Tensor:
-        """Process all texts; return the hidden states (texts, hidden_size) of their last tokens."""
         return torch.stack([states[-1] for states in self.tail_states()])
 
     def tail_states(self) -> list[torch.Tensor]:
@@ -87,15 +82,7 @@ class PackedTexts:
         return [states[text] for text in range(len(ends))]
 
     def follow(self, texts: Sequence[int], ids: torch.Tensor) -> torch.Tensor:
-        """Process one more token of each given text.
-
-        Args:
-          texts: indices of the texts, without repetition.
-          ids: the texts' next tokens (texts,).
-
-        Returns:
-          Hidden states (texts, hidden_size) of these tokens.
-        """
+        """Process the next token of each of `texts`; return hidden states (texts, hidden_size)."""
         # Append one column per new key; only the key's own text sees it.
         selected = torch.tensor(texts, device=ids.device)
         new = torch.zeros(len(self._seen), len(texts), dtype=torch.bool, device=ids.device)
@@ -106,10 +93,7 @@ class PackedTexts:
         return self._model.packed_states(ids, positions, self._seen[selected], self._cache)
 
     def cache_of(self, text: int, num_tokens: int) -> DynamicCache:
-        """Return a cache with the first `num_tokens` tokens of the text with index `text`.
-
-        Return the shared cache itself if it contains exactly these tokens, else a new cache.
-        """
+        """Return a cache of the text's first `num_tokens` tokens, the shared one if it fits."""
         if self._cache.get_seq_length() == num_tokens:
             return self._cache
         own = self._seen[text].nonzero()[:num_tokens, 0]
@@ -120,7 +104,6 @@ class PackedTexts:
         return cache
 
     def _passes(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Group the texts into forward passes; yield the first and last text index of each pass."""
         limit, first = min(PACKED, self._chunk), 0
         for text in range(1, len(ends)):
             begin = max(self._starts[first], self._held)
@@ -159,11 +142,7 @@ class PackedTexts:
 def tail_of_chunks(
     model: ExtendedModel, ids: torch.Tensor, cache: DynamicCache, chunk: int, tail: int
 ) -> torch.Tensor:
-    """Process tokens (tokens,) after those in the cache, at most `chunk` per forward pass.
-
-    Returns:
-      Hidden states (tail, hidden_size) of the last `tail` tokens.
-    """
+    """Process tokens (tokens,) after those in the cache, at most `chunk` per forward pass."""
     pieces = ids[None].split(chunk, dim=1)
     return torch.cat([model.hidden_states(piece, cache)[0, -tail:] for piece in pieces])[-tail:]
 
@@ -175,7 +154,6 @@ def _who_sees_what(
 
     Args:
       shared: number of tokens that each text shares with the previous text.
-      sizes: number of tokens of each text after the shared ones.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     seen = np.zeros((len(shared), starts[-1]), dtype=np.bool_)

@@ -1,8 +1,7 @@
 """Search for the parameters that a method leaves open, by losses on validation text.
 
-The search itself belongs to the method (`ParameterSearch.run`); it is a function of the losses.
-Every loss is stored as soon as it is measured. A search that was interrupted replays the stored
-losses and then continues.
+The search itself belongs to the method (`ParameterSearch.run`). Every loss is stored as soon as it
+is measured, and an interrupted search first replays the stored losses.
 """
 
 from __future__ import annotations
@@ -62,16 +61,6 @@ def draw_samples(
     by needles, each text starts with a sentence that contains a number and ends with a question
     about it; only the tokens of the answer count. Models with key tokens get a key token for the
     sentence, and its query token for the question.
-
-    Args:
-      search: The search.
-      text: Validation text.
-      length: Number of tokens of each text.
-      tokenizer: Tokenizer of the base model.
-      keys: Key tokens of the base model; None if it has none.
-
-    Raises:
-      DataError: if there are fewer texts than the search needs, or a needle does not fit.
     """
     windows = _slices(text, search.samples, length)
     scored = np.ones((search.samples, length - 1), dtype=np.bool_)
@@ -87,8 +76,7 @@ def draw_samples(
             raise DataError(
                 "search guided by needles",
                 f"texts of {length} tokens",
-                f"at least {len(begin) + len(end)} tokens, for the needle, the question"
-                " and the answer",
+                f"at least {len(begin) + len(end)} tokens for needle, question and answer",
                 "raise target_context, or write `guide: perplexity`",
             )
         windows[row, : len(begin)] = begin
@@ -107,17 +95,7 @@ def search_parameters(
     out: Path,
     report: Report,
 ) -> SearchResult:
-    """Run the search of a method and return its result.
-
-    Args:
-      method: The method before its search.
-      model: The model to evaluate. The search changes the model's method.
-      samples: Texts on which losses are measured.
-      batch_tokens: Maximum tokens per forward pass.
-      progress: Folder for the losses measured so far, from which a later call continues.
-      out: Folder for the file with all trials.
-      report: Receives the number of trials and their maximum after each trial.
-    """
+    """Run the search of a method and return its result; changes the model's method."""
     search = method.open_search()
     assert search is not None, "only a method with open parameters has a search"
     trials = _Trials(progress / TRIALS_FILE)
@@ -142,8 +120,6 @@ def search_parameters(
 
 
 class _Trials:
-    """The trials of a search, in a file that survives a crash."""
-
     def __init__(self, file: Path) -> None:
         self.file = file
         self._stored = _read_trials(file)
@@ -154,7 +130,6 @@ class _Trials:
         self._next = 0
 
     def replayed(self, parameters: Parameters) -> float | None:
-        """Return the stored loss of the next trial; None after the last stored trial."""
         if self._next == len(self._stored):
             return None
         trial = self._stored[self._next]
@@ -171,7 +146,6 @@ class _Trials:
 
 
 def _read_trials(file: Path) -> list[dict[str, Any]]:
-    """Return the complete lines of a file of trials; [] if there is no file."""
     found: list[dict[str, Any]] = []
     if file.is_file():
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -186,7 +160,6 @@ def _read_trials(file: Path) -> list[dict[str, Any]]:
 
 
 def _slices(text: HeldOutText, number: int, length: int) -> NDArray[np.int64]:
-    """Return consecutive slices (number, length) of the text, taken from its domains in turn."""
     streams = [text.stream(domain) for domain in text.domains]
     found = [
         stream[index * length : (index + 1) * length]
@@ -207,7 +180,6 @@ def _slices(text: HeldOutText, number: int, length: int) -> NDArray[np.int64]:
 def _needle(
     rng: np.random.Generator, tokenizer: PreTrainedTokenizerBase, keys: KeyVocabulary | None
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return the token ids of a needle, of the question about it and of the answer."""
     if keys is not None:
         family, member = int(rng.integers(keys.families)), int(rng.integers(keys.members))
         key = keys.first_key + family * keys.members + member

@@ -1,13 +1,12 @@
 """Decide which texts go through the model in one forward pass, so that scores are reproducible.
 
 Kernels change their order of summation with the number of rows, so a score may depend on the other
-texts of a batch. In float32 the effect on a logit is about 1e-6, too small to matter. In float32,
-forward passes are therefore as large as the token budget allows, and prompts share prefixes.
+texts of a batch. In float32 the effect on a logit is about 1e-6, so passes are as large as the
+token budget allows, and prompts share prefixes.
 
 In bf16 the effect reaches the third digit and changes one answer in ten of a randomly initialised
 model. In half precision, each text is therefore processed alone, and prompts in pieces of one size
-at fixed positions, whatever the token budget. Prompts share only whole pieces, because the passes
-over these are exactly the same for every prompt. On one machine, results are therefore bitwise
+at fixed positions. Prompts share only whole pieces. On one machine, results are therefore bitwise
 equal for every token budget, with and without sharing.
 """
 
@@ -25,25 +24,16 @@ if TYPE_CHECKING:
 CHUNK = 4096
 """Maximum tokens of a prompt per forward pass in float32."""
 PIECE = 1024
-"""Maximum tokens of a prompt per forward pass in half precision. Passes start at multiples of this
-number, so that equal prompts are rounded equally."""
+"""Maximum tokens of a prompt per forward pass in half precision; passes start at its multiples."""
 
 
 def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
-    """Return how many texts of `length` tokens one forward pass processes.
-
-    Half precision: 1. float32: as many as fit `batch_tokens`, at least 1.
-    """
     return 1 if model.coarse else max(1, batch_tokens // length)
 
 
 def same_frequencies(
     model: ExtendedModel, texts: Sequence[TokenIds], new_tokens: int
 ) -> list[list[int]]:
-    """Return the indices of the texts, grouped by equal frequencies and attention.
-
-    A text's request is `new_tokens` tokens longer than the text.
-    """
     keys = {length: model.request_key(length + new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}
     for index, text in enumerate(texts):
@@ -54,10 +44,7 @@ def same_frequencies(
 def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterator[list[int]]:
     """Yield batches of text indices within a token budget, shortest texts first.
 
-    Args:
-      lengths: tokens of each text.
-      batch_tokens: maximum tokens of a batch; a single text may exceed it.
-      mixed: True if texts of different lengths may be in one batch.
+    A single text may exceed `batch_tokens`. `mixed` allows texts of different lengths in a batch.
     """
     batch: list[int] = []
     tokens = 0
@@ -73,17 +60,11 @@ def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterat
 
 
 def whole_pieces(num_tokens: int) -> int:
-    """Return `num_tokens` rounded down to a multiple of `PIECE`."""
     return num_tokens // PIECE * PIECE
 
 
 def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
-    """Return the limits of a forward pass, to be recorded with the evaluation's result.
-
-    The keys are "texts", the number of texts per pass (only in half precision, where it is 1);
-    "batch_tokens", the token budget of a batch (only in float32); and "piece_tokens", the maximum
-    tokens of a prompt per pass.
-    """
+    """Return the limits of a forward pass, to be recorded with the evaluation's result."""
     if model.coarse:
         return {"texts": 1, "piece_tokens": PIECE}
     return {"batch_tokens": batch_tokens, "piece_tokens": CHUNK}
@@ -94,16 +75,12 @@ class Passed:
     """Counter of the tokens that passed through a model."""
 
     tokens: int = 0
-    """Tokens of prompts, windows and answers. Tokens that a method inserts are included; tokens
-    whose keys and values are reused from a cache are not."""
+    """Tokens of prompts, windows and answers, with inserted tokens and without reused ones."""
 
 
 @contextmanager
 def counted(model: ExtendedModel) -> Iterator[Passed]:
-    """Count the tokens that pass through the model inside the `with` block.
-
-    Tokens of replayed CUDA graphs (`ExtendedModel.replay_tokens`) are added as the block ends.
-    """
+    """Count the tokens that pass through the model inside the `with` block."""
     passed, replayed_before = Passed(), model.replayed_tokens
 
     def count(_: object, inputs: tuple[Any, ...]) -> None:

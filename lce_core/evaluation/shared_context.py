@@ -1,18 +1,13 @@
 """Ask several questions about one context that passes through the model once.
 
 The keys and values of the context stay in the cache. Each question starts from a cache that is cut
-back to the end of the context; each continuation to score and each greedy answer starts from a
-cache that is cut back to the end of the question. A question is therefore never preceded by another
-question or answer, and its result is the same as if it were asked alone. The pass over the context
-also yields the loss of each of its tokens.
-
-In a conversation, the cache keeps every question with its generated answer, and the next question
-follows them.
+back to the end of the context, and each continuation and answer from one that is cut back to the
+end of the question. Its result is the same as if it were asked alone. In a conversation, the cache
+keeps every question with its generated answer.
 
 All questions share one request length, so methods whose frequencies depend on the length use the
-same frequencies for every question. The sizes of the forward passes do not depend on the other
-questions: contexts are processed in chunks at fixed positions (`lce_core.evaluation.passes`), and
-questions one by one.
+same frequencies for every question. Contexts are processed in chunks at fixed positions
+(`lce_core.evaluation.passes`), and questions one by one.
 """
 
 from __future__ import annotations
@@ -43,11 +38,8 @@ class Question:
     """A question about a context, and continuations of the question to score."""
 
     ids: TokenIds
-    """Token ids of the question, at least one."""
     choices: tuple[TokenIds, ...] = ()
-    """Token ids of each continuation to score, at least one per continuation."""
     stop: Stop | None = None
-    """Stopping rule that ends the generated answer before `max_new_tokens`; None for no rule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +49,8 @@ class Answered:
     nll: NDArray[np.float32]
     """Negative log-likelihood in nats of the context's n tokens, (n - 1,), without the first."""
     answers: tuple[TokenIds, ...]
-    """Generated token ids, one array per question."""
     log_likelihoods: tuple[tuple[float, ...], ...]
-    """For each question, the log-probability in nats of each of its `choices`."""
+    """Log-probability in nats of each of a question's `choices`."""
 
 
 @torch.no_grad()
@@ -76,21 +67,11 @@ def ask(
     """Answer each question after the context, which is processed only once.
 
     Args:
-      model: the extended model.
-      context: token ids (n,), n >= 1.
-      questions: the questions; each directly follows the context, or in a conversation the answer
-        to the question before it.
-      max_new_tokens: maximum length of a generated answer in tokens.
-      num_tokens: request length in tokens, from which the method computes its frequencies. The
-        context, any question, and its answer or any of its choices must fit together; in a
-        conversation also all earlier questions and answers.
+      num_tokens: request length in tokens. The context, any question, and its answer or any of its
+        choices must fit together; in a conversation also all earlier questions and answers.
       share: False processes everything before a question again, to test that results are equal.
       conversation: True asks each question after all earlier questions and the model's own answers
         to them, as far as the stopping rules let these answers run.
-
-    Raises:
-      SpecError: if the context, a question or a choice is empty, or `num_tokens` is too small.
-      NonFiniteError: if logits are NaN or infinite.
     """
     _check(context, questions, max_new_tokens, num_tokens, conversation=conversation)
     model.begin_request(num_tokens)
@@ -152,7 +133,6 @@ def _check(
 
 
 def _prefill(model: ExtendedModel, context: TokenIds, cache: DynamicCache) -> NDArray[np.float32]:
-    """Fill the cache with the context; return the losses of all its tokens but the first."""
     head = model.model.get_output_embeddings()
     outputs = head.weight, getattr(head, "bias", None)
     ids = torch.from_numpy(context).to(model.model.device)
@@ -166,18 +146,13 @@ def _prefill(model: ExtendedModel, context: TokenIds, cache: DynamicCache) -> ND
 
 
 def _states(model: ExtendedModel, ids: TokenIds, cache: DynamicCache) -> torch.Tensor:
-    """Process tokens that follow those in the cache; return hidden states (tokens, hidden_size)."""
     return model.hidden_states(torch.from_numpy(ids[None]).to(model.model.device), cache)[0]
 
 
 def _choice(
     model: ExtendedModel, choice: TokenIds, state: torch.Tensor, cache: DynamicCache, end: int
 ) -> float:
-    """Return the log-probability of a continuation in nats.
-
-    `state` is the hidden state (1, hidden_size) of the last token before the continuation, and
-    `end` the number of tokens before the continuation.
-    """
+    """Return the log-probability in nats of a choice after the token with hidden state `state`."""
     states = state
     if len(choice) > 1:
         model.cut_back(cache, end)

@@ -2,9 +2,7 @@
 
 In lexicographic order of token ids, the longest prefix that a prompt shares with any earlier prompt
 is the one that it shares with its predecessor. If the cache is cut back to that prefix before each
-prompt, every distinct prefix is processed exactly once. For example, two needle-in-a-haystack
-prompts that differ only in the needle's depth share everything before the earlier needle, and the
-questions of a many-shot benchmark share all demonstrations.
+prompt, every distinct prefix is processed exactly once.
 """
 
 from __future__ import annotations
@@ -16,39 +14,32 @@ from numpy.typing import NDArray
 
 TokenIds = NDArray[np.int64]
 _WORTH_SHARING = 2 / 3
-"""Prompts share a cache if processing common prefixes once leaves at most this fraction of all
-their tokens to process. The saving must make up for texts that then run one at a time instead of in
-batches."""
+"""Prompts share a cache if at most this fraction of their tokens remains to process. The saving
+must make up for texts that then run one at a time instead of in batches."""
 
 
 def common_prefix(first: TokenIds, second: TokenIds) -> int:
-    """Return the length of the common prefix of two texts in tokens."""
     shorter = min(len(first), len(second))
     different = np.flatnonzero(first[:shorter] != second[:shorter])
     return int(different[0]) if different.size else shorter
 
 
 def reusable(held: TokenIds, text: TokenIds, tail: int = 1) -> int:
-    """Return how many tokens of `text` need not be processed if a cache contains the text `held`.
+    """Return how many tokens of `text` need not be processed if a cache contains `held`.
 
-    The last `tail` tokens of `text` must always be processed, because their hidden states are
-    needed. The last token's hidden state predicts the answer.
+    The hidden states of the last `tail` tokens are needed; the last one predicts the answer.
     """
     return min(common_prefix(held, text), len(text) - tail)
 
 
 def sharing_order(prompts: Sequence[TokenIds]) -> list[int]:
-    """Return the indices of the prompts, sorted lexicographically by token ids."""
     # Big-endian bytes of non-negative integers sort like the integers.
     keys = [np.asarray(prompt, dtype=">i8").tobytes() for prompt in prompts]
     return sorted(range(len(prompts)), key=keys.__getitem__)
 
 
 def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> int:
-    """Count the tokens to process if each prompt reuses the prefix shared with its predecessor.
-
-    `order` contains the indices of the prompts in the order in which they are processed.
-    """
+    """Count the tokens to process if each prompt reuses the prefix shared with its predecessor."""
     total, previous = 0, np.empty(0, dtype=np.int64)
     for index in order:
         total += len(prompts[index]) - common_prefix(previous, prompts[index])
@@ -57,7 +48,6 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
 
 
 def pays(prompts: Sequence[TokenIds]) -> bool:
-    """Return True if processing common prefixes once saves enough work."""
     left = num_distinct_tokens(prompts, sharing_order(prompts))
     return left <= _WORTH_SHARING * sum(map(len, prompts))
 
@@ -68,11 +58,8 @@ def bundles(
     """Group successive prompts of `order` so that each group and its answers fit one cache.
 
     Args:
-      prompts: token ids of each prompt.
-      order: indices of the prompts in the order in which they are processed.
       max_tokens: maximum tokens in a cache in addition to the group's first prompt and its answer;
         shared prefixes count once.
-      new_tokens: maximum tokens of an answer.
     """
     found: list[list[int]] = []
     room = 0

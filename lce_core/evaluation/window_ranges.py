@@ -1,13 +1,9 @@
 """Split the windows of a long cell into ranges that are scored and committed separately.
 
-A cell is one evaluation step: one model and method on one benchmark task, length and seed. A range
-is a group of the windows (slices of text) that the cell scores.
-
 A process computes its cell range by range. After `seconds` the cell counts as long: the process
 writes the ranges scored so far and offers the remaining ones to all processes. A lease gives one
 process, the cell's own or any other with a free slot (`assist`), the exclusive right to score a
-range and to commit the scores. A cell that was interrupted continues with the ranges already
-committed. A short cell writes nothing.
+range and to commit the scores. An interrupted cell continues with the ranges already committed.
 
 A range is a whole number of batches, and the ranges depend only on the windows and the batch size.
 Results are therefore bitwise equal, no matter which process scores which range. Only ranges from
@@ -39,10 +35,9 @@ if TYPE_CHECKING:
 LONG_SECONDS = 60.0
 """Seconds after which a process offers the remaining ranges of its cell to other processes."""
 NUM_RANGES = 64
-"""Approximate number of ranges into which all windows of a cell are split. It limits the work lost
-in a crash and the number of processes that can help."""
+"""Approximate ranges per cell: bounds the work lost in a crash and the number of helpers."""
 ASSIST_SECONDS = 60.0
-"""Seconds after which a helping process stops after its current range and looks for other work."""
+"""Seconds after which a helping process stops after its current range and takes other work."""
 WAIT_SECONDS = 0.2
 """Poll interval while other processes score the remaining ranges."""
 
@@ -59,9 +54,6 @@ class WindowRanges:
     """Scorer of one cell's windows, which other processes help with if it takes long.
 
     Args:
-      parts: shared storage through which processes lease and commit ranges of windows.
-      model: model that scores the windows.
-      batch_tokens: maximum tokens per forward pass.
       seconds: time after which the cell counts as long and other processes may help.
     """
 
@@ -72,15 +64,11 @@ class WindowRanges:
         self._long_at = time.monotonic() + seconds
         self._is_open = parts.folder.is_dir()
         self._kept: dict[str, Arrays] = {}
-        """Scores by range name; kept in memory until the cell counts as long, then written to
-        `parts`."""
+        """Scores by range name, in memory until the cell counts as long."""
         self._settled: set[str] = set()
-        """Names of ranges that are known to be committed to `parts`."""
         self._own: set[str] = set()
         self.tokens_by_others = 0
-        """Tokens processed for this cell's ranges by other processes or in earlier attempts."""
         self.seconds_by_others = 0.0
-        """Seconds that other processes or earlier attempts took for this cell's ranges."""
 
     def scores(
         self,
@@ -89,16 +77,12 @@ class WindowRanges:
         rest: Callable[[], Sequence[Windows]],
         report: Progress = no_progress,
     ) -> TokenScores:
-        """Score windows, alone or with other processes; return what `window_scores` would return.
-
-        With and without helpers the scores are bitwise equal.
+        """Score windows, alone or with other processes, bitwise equal to `window_scores`.
 
         Args:
-          windows: windows of one length.
           total: number of windows that all calls for the cell score together; determines the size
             of the ranges.
-          rest: function that returns the windows of the caller's later calls, one Windows per call.
-          report: called with (windows done, total windows) of `windows`.
+          rest: returns the windows of the caller's later calls, one Windows per call.
         """
         ranges, found, done = self._split(windows, total), list[TokenScores](), 0
         for place, one in enumerate(ranges):
@@ -128,7 +112,6 @@ class WindowRanges:
         return self._is_open
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
-        """Offer ranges to other processes, score those without a lease, and wait for the others."""
         self._request(ranges)
         left = {one.name: one for one in ranges}
         total = _number(ranges)
@@ -185,13 +168,8 @@ class WindowRanges:
 def assist(parts: Parts, model: ExtendedModel) -> int:
     """Score ranges of another process's cell until none is free or `ASSIST_SECONDS` have passed.
 
-    Args:
-      parts: storage of the cell's ranges.
-      model: the cell's model.
-
-    Returns:
-      Number of ranges scored. 0 means that the cell offers no range that this machine may score, or
-        that all ranges are committed or leased to other processes.
+    Returns the number of ranges scored. 0 means that the cell offers no range that this machine may
+    score, or that all ranges are committed or leased to other processes.
     """
     content = parts.order()
     if content is None:
@@ -264,10 +242,7 @@ def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
 
 
 def _arithmetic(model: ExtendedModel) -> str:
-    """Describe device, torch version, dtype and kernel, on which the last bits of a loss depend.
-
-    Only ranges with equal descriptions are merged.
-    """
+    """Describe device, torch version, dtype and kernel, on which the last bits of a loss depend."""
     import torch
 
     device = model.model.device

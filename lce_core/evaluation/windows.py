@@ -20,7 +20,6 @@ class Stream:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the token ids, in hexadecimal."""
         return hashlib.sha256(self.tokens.tobytes()).hexdigest()
 
 
@@ -41,7 +40,6 @@ class Windows:
 
     @property
     def sequences(self) -> Sequences:
-        """The number and length of the windows, for the cost model."""
         return Sequences({self.length: len(self)})
 
     def rows(self, first: int, number: int) -> Windows:

@@ -22,7 +22,6 @@ as `license_name`."""
 
 
 def card(subject: Subject, form: StockForm, dtype: str) -> str:
-    """Return the text of README.md, including the YAML front matter that the hub reads."""
     parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
     parts += [_training(subject), _lineage(subject, dtype)]
     return "\n".join(parts)

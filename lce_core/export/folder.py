@@ -2,9 +2,7 @@
 
 Weights keep their names and bits, unless another dtype is requested. The configuration states the
 method twice: in `rope_parameters` for transformers 5, and in `rope_theta` and `rope_scaling` for
-older programs. With only one of them, programs that read the other would silently run the model
-without the method. The folder is written under a temporary name and renamed, so it is either
-complete or absent.
+older programs, which would otherwise silently run the model without the method.
 """
 
 from __future__ import annotations
@@ -58,8 +56,6 @@ def export(
     """Write the model to folder `out`; return the `StockForm` of its method.
 
     Args:
-      subject: the model to export.
-      out: a new or empty folder.
       length: request length in tokens; required for methods whose frequencies depend on it.
       precision: dtype of the written weights; None keeps each weight's dtype.
 
@@ -115,10 +111,7 @@ def export(
 
 
 def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
-    """Copy or cast the safetensors of `source`; return the dtype to state in config.json.
-
-    If the weights have several dtypes, this is "float32".
-    """
+    """Copy or cast the safetensors of `source`; return the dtype to state in config.json."""
     files = sorted(file for file in source.glob(WEIGHTS) if file.is_file())
     if not files:
         raise DataError(
@@ -165,10 +158,6 @@ def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> di
 
 
 def _ends(folder: Path) -> Any:
-    """Return `eos_token_id` of generation_config.json: an id or a list of ids.
-
-    None if the file cannot be read or lacks the key.
-    """
     try:
         found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -181,8 +170,7 @@ def _generation(
 ) -> dict[str, Any]:
     """Return the content of generation_config.json: greedy decoding, and ids of special tokens.
 
-    A model without padding token gets its end-of-text token as padding, because `generate` would
-    otherwise print a warning for every batch.
+    Without a padding token `generate` would print a warning for every batch.
     """
     begin, end, pad = (
         getattr(tokenizer, key) if config.get(key) is None else config[key]

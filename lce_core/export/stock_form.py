@@ -26,23 +26,16 @@ _RUN = "evaluate it with `lce run`, which supports it"
 
 @dataclass(frozen=True)
 class Subject:
-    """The model to export: a variant of a study, its base model and its weights.
-
-    A variant is an entry of the study's `methods`.
-    """
+    """The model to export: a variant of a study, its base model and its weights."""
 
     study: str
     variant: str
     base_model: LanguageModel
     method: Method
     target_context: int
-    """Context in tokens that the study extends to."""
     weights: Path
-    """Folder with the weights, config.json and tokenizer to export."""
     training: Record | None = None
-    """Record of the step that trained the weights; None if the study did not train them."""
     digest: str | None = None
-    """sha256 of the folder of weights; None if a hub commit or a training step identifies them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +46,11 @@ class StockForm:
     context: int
     """Context of the exported model in tokens: `max_position_embeddings`."""
     table: RopeTable
-    """RoPE table that transformers computes from `rope_parameters`, in float64."""
     follows_up_to: int | None
     """Longest request in tokens for which the method uses `table`; None if there is no limit."""
     only_at: int | None = None
-    """The one request length in tokens for which the method uses `table`; None for a method whose
-    table does not change up to `follows_up_to`."""
+    """The one request length in tokens for which the method uses `table`; None for any up to
+    that."""
 
 
 def stock_form(
@@ -73,14 +65,8 @@ def stock_form(
 ) -> StockForm:
     """Return the configuration with which stock software computes the method.
 
-    Args:
-      method: the method to export.
-      geometry: geometry of the base model.
-      num_layers: number of layers of the base model.
-      target: context in tokens that the study extends to.
-      length: request length in tokens; required for methods whose table depends on it.
-      learned: file with the learned parameters of a method such as CLEX; None if there is none.
-      local: the base model's layers with a sliding window.
+    `length` is a request's; methods whose table depends on it require it. `learned` is the file of
+    learned parameters of a method such as CLEX.
 
     Raises:
       SpecError: if no stock configuration computes the method; the message says why.
@@ -116,7 +102,6 @@ def stock_form(
 
 
 def _refuse_two_tables(method: Method, geometry: RopeGeometry, table: RopeTable) -> None:
-    """Raise SpecError if the table differs from that of the layers with a sliding window."""
     if not agrees(table, RopeTable(geometry.inv_freq(), geometry.attention_factor), 0.0):
         raise SpecError(
             f"{method.plugin_name}.rope_table",
@@ -130,7 +115,6 @@ def _refuse_two_tables(method: Method, geometry: RopeGeometry, table: RopeTable)
 def learned_table(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, learned: Path | None
 ) -> RopeTable:
-    """Return the method's table for a request, computed with its learned parameters, if any."""
     table = request_table(method, geometry, lengths)
     if method.rotary is None:
         return table
@@ -176,7 +160,7 @@ def _refuse_other_attention(
 
 
 def _shared(method: Method, table: RopeTable) -> RopeTable:
-    """Return the table in the shape (pairs,); raise SpecError if frequencies differ by head."""
+    """Return the table in the shape (pairs,); refuse frequencies that differ by head."""
     if table.inv_freq.ndim == 1:
         return table
     first = table.inv_freq[0]
@@ -191,7 +175,6 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
 
 
 def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-    """Return True if the method's table differs between requests of up to the target context."""
     trained, target = lengths.trained, lengths.target
     edges = {1, trained, trained + 1, (trained + target) // 2, target}
     requests = [replace(lengths, request=n) for n in sorted(edges) if n <= max(trained, target)]

@@ -2,12 +2,11 @@
 
 The scale t extends the trained context t-fold. The equation's right-hand side contains a network of
 two matrices, which training learns. At inference, the frequencies of all scales are integrated once
-for the given weights, and each request uses the frequencies of its scale. In training, each row has
-its own scale and real-valued positions, both drawn from the row's seed. One integration up to the
-largest of these scales serves all rows of a forward pass.
+for the given weights. In training, each row has its own scale and real-valued positions, drawn from
+the row's seed; one integration serves all rows of a forward pass.
 
-Integration always runs in float64 on the CPU. It consists of a few thousand operations on about a
-hundred numbers each, too little work for a GPU.
+Integration always runs in float64 on the CPU: a few thousand operations on about a hundred numbers
+each are too little work for a GPU.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from lce_core.methods.clex import Clex
 
 Derivative = Callable[[float, Tensor], Tensor]
-"""Right-hand side of a differential equation: called with time and state, returns the state's
-derivative."""
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": nn.functional.silu,
@@ -41,12 +38,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class ContinuousRotary(RequestRotary):
     """Rotary module whose frequencies a small trained network extends to longer contexts.
 
-    Args:
-      method: CLEX; provides the frequencies without the network, the scale of a length and the
-        integration steps per scale.
-      geometry: geometry of the base model.
-      lengths: trained and target context.
-      seed: seed of the network's initial weights. Before training the network's output is 0.
+    `seed` draws the network's initial weights; before training its output is 0.
     """
 
     def __init__(
@@ -63,10 +55,7 @@ class ContinuousRotary(RequestRotary):
         self._integrated: tuple[Tensor, Tensor, Tensor] | None = None
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Start a request: use the frequencies of its scale, computed with the current weights.
-
-        `table` provides everything but the frequencies.
-        """
+        """Use the frequencies of the request's scale, and everything else of `table`."""
         self.lengths = replace(self.lengths, request=num_tokens)
         self._seeds = None
         inv_freq = self._all_scales()[self.method.scale_at(self.lengths) - 1]
@@ -83,12 +72,8 @@ class ContinuousRotary(RequestRotary):
     ) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim), as RequestRotary does.
 
-        In training mode after `begin_rows`, each row has its own frequencies and positions. All
-        other passes use the frequencies of the request. If gradients are enabled, they reach the
-        network.
-
-        Raises:
-          SpecError: before the first `begin`, or if positions exceed the request.
+        In training mode after `begin_rows`, each row has its own frequencies and positions.
+        Gradients reach the network.
         """
         seeds = self._seeds if self.training else None
         if self.table is None or (seeds is None and not torch.is_grad_enabled()):
@@ -104,8 +89,7 @@ class ContinuousRotary(RequestRotary):
     def frequencies(self, largest: int) -> Tensor:
         """Return inverse frequencies (largest, pairs) of scales 1..largest, float64 on the CPU.
 
-        Row t - 1 belongs to scale t; the row of scale 1 equals the base model's frequencies. The
-        result is differentiable.
+        Row 0, scale 1, equals the base model's frequencies. The result is differentiable.
         """
         up, down = (weights.to("cpu", torch.float64) for weights in (self.up, self.down))
         activate = _ACTIVATIONS[self.method.activation]
@@ -167,11 +151,6 @@ def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
     Positions are drawn from 0..L * t - 1 without replacement; the first and the last of these are
     always chosen. If the row is longer than the trained context C, all positions are divided by
     L / C, so that they stay below t * C.
-
-    Args:
-      seed: seed of the row.
-      lengths: `lengths.request` is the row's length L, at least 2 tokens.
-      largest: largest scale.
     """
     rng = np.random.default_rng(seed)
     length = lengths.request
@@ -187,15 +166,7 @@ def integrate(
 ) -> Tensor:
     """Integrate and return states (1 + units, *state) at time, time + 1, .., time + units.
 
-    The method is Kutta's 3/8 rule of fourth order: halving the step divides the error by 16. The
-    result is differentiable.
-
-    Args:
-      derivative: right-hand side of the equation.
-      start: state at `time`.
-      time: start of the integration.
-      units: length of the integration in units of time.
-      steps_per_unit: number of equal steps per unit of time.
+    Kutta's 3/8 rule of fourth order: halving the step divides the error by 16. Differentiable.
     """
     h, state, states = 1 / steps_per_unit, start, [start]
     for unit in range(units):

@@ -5,7 +5,7 @@ chooses the RoPE table from the request's length alone. Passes with and without 
 agree, and no result depends on earlier requests. The table is float64 and not a module buffer, so
 casting a model never rounds it. The square of the table's attention factor multiplies the softmax
 scaling, which acts on whole heads even with partial rotary. Tokens that a method inserts are added
-to the input and removed from the output, so callers count and see only the tokens of the text.
+to the input and removed from the output.
 """
 
 from __future__ import annotations
@@ -58,11 +58,9 @@ class ExtendedModel:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
         self.kernel = kernel
-        """Name of the attention kernel, recorded with results: "sdpa" or "torch_flash", say."""
         self.training = training
         self.inserter = inserter
-        """Object that inserts the method's own tokens (landmarks) into texts; None if the method
-        has none."""
+        """Inserts the method's own tokens (landmarks) into texts; None if the method has none."""
         self._num_layers: int = model.config.num_hidden_layers
         self._positions = positions
         self._local = local
@@ -79,12 +77,7 @@ class ExtendedModel:
     def begins_alike(self, shorter: int, longer: int) -> bool:
         """Return True if requests of both lengths give the same results for the shorter text.
 
-        One forward pass over the longer text then serves both requests, up to rounding. Always
-        False in half precision, where rounding can change scores.
-
-        Args:
-          shorter: length of one request in tokens.
-          longer: length of the other request, at most the longest that the method supports.
+        Always False in half precision, where rounding can change scores.
         """
         if self.coarse:
             return False
@@ -96,9 +89,7 @@ class ExtendedModel:
     def begin_request(self, num_tokens: int) -> None:
         """Set the RoPE table and attention scheme for a text, before its first forward pass.
 
-        Args:
-          num_tokens: number of tokens of prompt plus answer, of a window or of a training row,
-            without inserted tokens.
+        `num_tokens` counts prompt plus answer, without inserted tokens.
 
         Raises:
           UnavailableError: if the method does not support that many tokens.
@@ -136,7 +127,6 @@ class ExtendedModel:
             module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
-        """Return a key that is equal for requests with the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         return tuple(layer.key for layer in self._layers(lengths))
 
@@ -151,40 +141,26 @@ class ExtendedModel:
         )
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
-        """Truncate the cache to the text's first `num_tokens` tokens, without inserted tokens."""
         surplus = cache.get_seq_length() - self._expanded(num_tokens)
         if surplus:
             cache.crop(-surplus)
 
     def new_cache(self, num_tokens: int) -> PreallocatedCache:
-        """Return an empty key-value cache for the texts of this request and their answers.
-
-        Args:
-          num_tokens: number of tokens per text to allocate memory for, without inserted tokens; the
-            cache grows if a text is longer.
-        """
+        """Return an empty key-value cache for the texts of this request and their answers."""
         return PreallocatedCache(self._expanded(num_tokens))
 
     def _expanded(self, num_tokens: int) -> int:
-        """Return the number of tokens after the method's insertions."""
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        """Decode single tokens by replaying CUDA graphs from now on."""
         self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
 
     @property
     def replayed_tokens(self) -> int:
-        """Number of tokens that replayed CUDA graphs have processed so far."""
         return self._graphs.replayed_tokens if self._graphs else 0
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Draw the positions of the training rows in the next forward pass, if they are random.
-
-        Args:
-          seeds: (rows,) one seed per row. CLEX draws the row's scale and positions from its seed,
-            methods with `training_positions` and PoSE the row's positions.
-        """
+        """Draw the rows' positions in the next forward pass, if random; one seed per row."""
         drawn = [self._row_positions(int(seed)) for seed in seeds]
         rows = [positions for positions in drawn if positions is not None]
         self._rotary.begin_rows(seeds, np.stack(rows) if rows else None)
@@ -198,10 +174,7 @@ class ExtendedModel:
     def hidden_states(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
         """Return last hidden states (batch, tokens, hidden_size); each predicts the next token.
 
-        Args:
-          ids: (batch, tokens) token ids of the texts, without the tokens already in the cache.
-          cache: keys and values of the texts so far, extended in place; None if `ids` are whole
-            texts and no cache is needed.
+        `ids` (batch, tokens) lack the tokens in the cache, which is extended in place.
         """
         if self.inserter is None:
             return self._decode(ids, cache)
@@ -219,9 +192,7 @@ class ExtendedModel:
     def mixes_lengths(self) -> bool:
         """True if texts of several lengths can be decoded together in a RaggedCache.
 
-        False in half precision, where batching can change answers, and for methods with inserted
-        tokens, because texts of different lengths would get such a token at different decoding
-        steps.
+        Texts of different lengths would get inserted tokens at different decoding steps.
         """
         return self.inserter is None and not self.coarse
 
@@ -231,11 +202,9 @@ class ExtendedModel:
         """Process tokens of several texts as one row; return hidden states (tokens, hidden_size).
 
         Args:
-          ids: (tokens,) token ids.
           positions: (tokens,) position of each token in its own text.
-          mask: (tokens, cached + tokens) bool, True for the keys that a token sees, including its
-            own.
-          cache: keys and values of all texts' tokens so far, in one row; extended in place.
+          mask: (tokens, cached + tokens) bool, True for the keys that a token sees, its own
+            included.
         """
         decoded = self.model.get_decoder()(
             input_ids=ids[None],
@@ -272,13 +241,9 @@ def checked_layers(
 ) -> tuple[LayerAttention, ...]:
     """Return the method's RoPE table and attention scheme of each layer.
 
-    Either no layer or every layer has a scheme. Without schemes, all layers use one table and stock
-    attention. If layers differ, or the table has one base per head, layers without a scheme get
-    FullCausal. The base model's `local` layers keep their window and frequencies.
-
-    Raises:
-      SpecError: if a table does not fit the model's heads, or if layers differ and the method
-        learns its frequencies.
+    Either no layer or every layer has a scheme. If layers differ, or the table has one base per
+    head, layers without a scheme get FullCausal. The base model's `local` layers keep their window
+    and frequencies.
     """
     layers = layers_of(method, geometry, lengths, num_layers, training=training)
     distinct = {*layers}

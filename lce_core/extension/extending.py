@@ -1,12 +1,11 @@
 """Apply a context-extension method to a stock decoder of Hugging Face transformers.
 
-For a method that only changes frequencies, the model gets a rotary module that returns the cosines
-and sines of the request's RoPE table. Layers then rotate in at least float32 and use the same SDPA
-or flash attention as before. For attention schemes, tables with one base per head and methods whose
-layers differ, the rotary module returns the identity (cos = 1, sin = 0), so that the cache contains
-unrotated keys, and the attention function of `lce_core.attention.registered` calls the kernel of
-the layer's scheme. No modelling file is forked and no forward method is replaced. One function of
-transformers is replaced (`lce_core.attention.layers`).
+For a method that only changes frequencies, the rotary module returns the cosines and sines of the
+request's RoPE table, and layers use the same SDPA or flash attention as before. For attention
+schemes, tables with one base per head and methods whose layers differ, it returns the identity (cos
+= 1, sin = 0), so that the cache contains unrotated keys, and the attention function of
+`lce_core.attention.registered` calls the kernel of the layer's scheme. No modelling file is forked.
+One function of transformers is replaced (`lce_core.attention.layers`).
 """
 
 from __future__ import annotations
@@ -62,35 +61,23 @@ def extend(
     rotation: Rotation = "fp32",
     positions: TrainPositions = "exact",
 ) -> ExtendedModel:
-    """Apply `method` to `model` in place.
+    """Apply `method` to `model` in place; call `begin_request` before the first forward pass.
 
-    This sets the rotary module and the attention function, and adds the method's inserted token to
-    the vocabulary. Call `begin_request` of the returned model before its first forward pass. The
-    model should already have its final device and dtype, which determine the kernel. It gets its
-    own copy of the configuration object, so that other models are not affected.
+    The model should already have its final device and dtype, which determine the kernel. It gets
+    its own copy of the configuration object, so that other models are not affected.
 
     Args:
-      model: stock model of `base_model`.
-      base_model: plug-in of the base model; provides its geometry.
-      method: the method to apply.
       target: context in tokens that the study extends to.
-      kernel: "sdpa", "flash", "flash3", or "auto" for the fastest kernel that can run here.
       compute_dtype: dtype in which attention computes, if autocast makes it differ from the
-        weights' dtype; None if both are equal.
+        weights' dtype.
       device: device to which the caller will move the model; None if it is already there.
-      training: True uses the attention scheme that the method defines for training, which may
-        differ from that for inference.
-      learned: file with trained values of the parameters that the method adds to the model (CLEX's
-        network); None if there are none yet.
-      seed: seed of the initial values of these parameters.
+      training: True uses the attention scheme that the method defines for training.
+      learned: file with trained values of the parameters that the method adds (CLEX's network);
+        `seed` draws their initial values.
       rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
         in transformers, where most architectures round cosines to the model's dtype.
       positions: rounding of positions when angles are computed (`RopeTable.positions`), or "pose"
         for training rows with the positions of PoSE (`lce_core.methods._training_positions`).
-
-    Raises:
-      SpecError: if the model's configuration differs from `base_model`, if the method's parameters
-        do not fit the model, or if the kernel cannot run.
     """
     geometry = base_model.geometry
     _check_model(model, geometry)
@@ -139,10 +126,6 @@ def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: 
 
     If torch selects the kernel, the model keeps transformers' function: "sdpa", or "eager" if it
     has attention sinks.
-
-    Raises:
-      SpecError: if the kernel cannot run on this device in this dtype, or ignores the model's
-        sinks.
     """
     name = stock_kernel(on, dtype, kernel)
     activate(name)
@@ -170,7 +153,6 @@ def _own_configuration(model: PreTrainedModel) -> None:
 
 
 def _check_windows(model: PreTrainedModel, base_model: LanguageModel) -> None:
-    """Raise SpecError if the plug-in does not name the layers with a sliding window."""
     full_every = ARCHITECTURES[model.config.model_type].full_every
     if full_every is not None and base_model.local is None:
         raise SpecError(
@@ -182,7 +164,6 @@ def _check_windows(model: PreTrainedModel, base_model: LanguageModel) -> None:
 
 
 def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    """Raise SpecError if the loaded model's configuration differs from its plug-in's geometry."""
     config = model.config
     if config.model_type not in ARCHITECTURES:
         raise SpecError(

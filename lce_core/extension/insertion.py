@@ -1,8 +1,6 @@
 """Insert a method's token (a landmark, say) into texts, and add it to the model's vocabulary.
 
-The token follows every `block - 1` tokens of text. "Expanded" means with inserted tokens. The
-length of a text determines its expanded length, and the length of a cache determines how many
-tokens of the text it contains.
+The token follows every `block - 1` tokens of text. "Expanded" means with inserted tokens.
 """
 
 from __future__ import annotations
@@ -30,26 +28,17 @@ class Inserter:
 
     insertion: TokenInsertion
     token: int
-    """Id of the inserted token."""
 
     def length(self, num_tokens: int) -> int:
-        """Return the expanded length of a text of `num_tokens` tokens."""
         return num_tokens + num_tokens // (self.insertion.block - 1)
 
     def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
-        """Return where the text tokens first, first + 1, ... are in the expanded text.
-
-        The result has shape (num_tokens,).
-        """
+        """Return the expanded text's places (num_tokens,) of text tokens first, first + 1, ..."""
         tokens = np.arange(first, first + num_tokens)
         return tokens + tokens // (self.insertion.block - 1)
 
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Insert the token into a chunk of text that follows the tokens in a cache.
-
-        Args:
-          ids: (batch, tokens) token ids of the chunk.
-          cached: number of tokens in the cache, inserted tokens included.
+        """Insert the token into a chunk (batch, tokens) of text that follows `cached` tokens.
 
         Returns:
           The expanded ids (batch, expanded), and for each text token the index (tokens,) of the
@@ -64,13 +53,7 @@ class Inserter:
         return expanded, after - 1
 
     def piece_of(self, row_length: int) -> int:
-        """Return the length in text tokens of the sequences into which training rows are cut.
-
-        This is the method's `train_length`; each sequence is trained on independently.
-
-        Raises:
-          SpecError: if `row_length` is not a multiple of this length.
-        """
+        """Return the length of the sequences (`train_length`) into which training rows are cut."""
         text = self.insertion.train_length
         if row_length % text:
             raise SpecError(
@@ -84,16 +67,11 @@ class Inserter:
     def pieces(
         self, tokens: NDArray[np.int64], weights: NDArray[np.float32]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Cut training rows into independent sequences and insert the token.
+        """Cut rows (rows, row_length) into independent sequences and insert the token.
 
-        Args:
-          tokens: (rows, row_length) text.
-          weights: (rows, row_length) loss weights.
-
-        Returns:
-          Token ids and loss weights, both (rows * row_length / train_length, expanded). Inserted
-            tokens have weight 1. The first token of a sequence has weight 0, because no earlier
-            token predicts it.
+        Returns token ids and loss weights, both (rows * row_length / train_length, expanded).
+        Inserted tokens have weight 1, the first token of a sequence 0, because no earlier token
+        predicts it.
         """
         text = self.insertion.train_length
         tokens, weights = tokens.reshape(-1, text), weights.reshape(-1, text)
@@ -108,8 +86,7 @@ class Inserter:
 def reserve_token(model: PreTrainedModel) -> int:
     """Return the id of the inserted token; add it to the model's vocabulary if it is missing.
 
-    The token's rows in embedding and output head are the mean of the other rows, so no random
-    numbers are drawn. The id is stored in the model's configuration and thus in every checkpoint.
+    Its rows in embedding and output head are the mean of the others: no random numbers are drawn.
     """
     known: int | None = getattr(model.config, TOKEN_ID, None)
     if known is not None:

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from lce_core.recipe import Kernel
 
 HALF = (torch.float16, torch.bfloat16)
-"""The half-precision dtypes."""
 
 
 def available(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
-    """Return the values of `kernel` that run without attention schemes; "auto" is one of them."""
     values: tuple[Kernel, ...] = ("sdpa", "flash", "flash3")
     return [value for value in values if _missing(device, dtype, value) is None]
 
@@ -40,12 +38,9 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
     """Return the kernel of models without attention schemes.
 
     It is "sdpa" (torch selects), "flash_attention_2" (the flash-attn package), "torch_flash"
-    (torch's copy of FlashAttention-2) or "flash3". "flash" is the package if it is installed,
-    otherwise torch's copy. "auto" is the package on GPUs below compute capability 9.0, where
-    FlashAttention-2 is the fastest kernel, and otherwise "sdpa".
-
-    Raises:
-      SpecError: if `kernel` cannot run.
+    (torch's copy of FlashAttention-2) or "flash3". "flash" is the package if it is installed.
+    "auto" is the package on GPUs below compute capability 9.0, where it is the fastest, else
+    "sdpa".
     """
     _require(device, dtype, kernel)
     if kernel == "flash3":
@@ -61,15 +56,7 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
 def scheme_kernel(
     scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
 ) -> str:
-    """Return the backend that computes an attention scheme.
-
-    This is one of the backends of `lce_core.attention.flash`, "flash3", or "matmul" for schemes
-    that use plain matrix products.
-
-    Raises:
-      SpecError: if `kernel` is "flash" or "flash3", but the scheme has no flash kernel or it cannot
-        run here.
-    """
+    """Return the backend: one of `lce_core.attention.flash`, "flash3" or "matmul"."""
     if not scheme.uses_flash:
         if kernel in ("flash", "flash3"):
             raise SpecError(
@@ -86,7 +73,7 @@ def scheme_kernel(
 def activate(name: str) -> None:
     """Let torch's flash functions run FlashAttention-3 if that is the kernel, else their own.
 
-    torch has one flash implementation for the whole process, so each request of a model calls this.
+    torch has one flash implementation for the whole process, so each request calls this.
     """
     active = current_flash_attention_impl() == "FA3"
     if name == "flash3" and not active:
@@ -103,7 +90,6 @@ def _require(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> None:
 
 
 def _missing(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str | None:
-    """Return what `kernel` needs and does not have; None if it runs."""
     if kernel not in ("flash", "flash3"):
         return None
     if backend(device, dtype) != "torch_flash":

@@ -25,10 +25,7 @@ _ROTARY = "model.rotary_emb."
 def make_rotary(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
-    """Create the method's rotary module, with initial values for parameters that the method adds.
-
-    `seed` determines these values. `identity` is passed to RequestRotary.
-    """
+    """Create the method's rotary module; `seed` draws the parameters that the method adds."""
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")

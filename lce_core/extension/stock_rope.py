@@ -20,8 +20,7 @@ from lce_core.rope.stated import PLAIN, stated_table
 _DIGITS = 12
 """Significant digits to which `statement` rounds a base or factor that it derives from a table."""
 _AGREEMENT = 1e-9
-"""Largest allowed relative difference between the table of a written entry and the method's
-table."""
+"""Largest allowed relative difference between a written entry's table and the method's."""
 
 
 def statement(
@@ -33,15 +32,8 @@ def statement(
 ) -> dict[str, Any]:
     """Return the simplest `rope_parameters` that reproduce `table`, which most programs can read.
 
-    Args:
-      method: method that computed the table; it may suggest an entry (`Method.stock_rope`).
-      geometry: geometry of the base model.
-      lengths: lengths for which the method computed the table.
-      table: the table to reproduce, with `inv_freq` of shape (pairs,).
-      context: `max_position_embeddings` of the configuration, in tokens.
-
-    Raises:
-      SpecError: if the table has pairs without rotation, and no `rope_type` can express them.
+    The method that computed the table may suggest an entry (`Method.stock_rope`). `context` is
+    `max_position_embeddings`, in tokens.
     """
     found = next(
         (
@@ -103,7 +95,6 @@ def _forms(
 
 
 def _proportional(geometry: RopeGeometry, table: RopeTable) -> Iterator[dict[str, Any]]:
-    """Yield entries of type "proportional", which sets the lowest frequencies to 0."""
     kept = int(np.count_nonzero(table.inv_freq))
     if table.attention_factor != 1.0 or geometry.rotary_dim < geometry.head_dim:
         return
@@ -120,7 +111,6 @@ def _proportional(geometry: RopeGeometry, table: RopeTable) -> Iterator[dict[str
 
 
 def agrees(one: RopeTable, other: RopeTable, tolerance: float) -> bool:
-    """Return True if frequencies and attention factors differ by at most a relative tolerance."""
     if one.inv_freq.shape != other.inv_freq.shape:
         return False
     pairs = np.allclose(one.inv_freq, other.inv_freq, rtol=tolerance, atol=0)

@@ -37,26 +37,16 @@ class ReadableSample:
     """One sample of a finished cell, with its prompts."""
 
     cell: str
-    """Readable name of the cell, from its record."""
     sample: Mapping[str, Any]
-    """The sample's row in the store: answer, reference, score, ..."""
     prompts: list[ReadablePrompt]
     tokenizer: str
-    """Name of the base model whose tokenizer encoded the prompts."""
     num_samples: int
-    """Number of samples of the cell."""
     inserted_every: int | None
-    """Block size of a method such as `landmark`, which inserts its own token at the end of every
-    block; `prompts` do not contain these tokens. None if the method inserts no tokens, or if its
-    installed VERSION differs from the one that evaluated the cell."""
+    """Block size of a method that inserts its own token at the end of every block; `prompts` lack
+    these. None without such tokens, or if the installed VERSION differs from the cell's."""
 
 
 def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
-    """Return a sample of a cell with its prompts decoded.
-
-    Raises:
-      SpecError: if the cell has no such sample.
-    """
     if not 0 <= sample < len(cell.samples):
         raise SpecError(
             "sample",
@@ -75,7 +65,6 @@ def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
 
 
 def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadablePrompt:
-    """Decode a prompt and find where its right answers occur in the text."""
     ids: list[int] = prompt.ids.tolist()
     text = decoded(tokenizer, ids)
     places = places_of(prompt.right_answers, text)
@@ -89,7 +78,6 @@ def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadableProm
 
 
 def places_of(answers: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Return the (start, end) offsets of all occurrences of `answers` in `text` as whole words."""
     spelled = [re.escape(one) for one in sorted(set(answers), key=len, reverse=True) if one.strip()]
     if not spelled:
         return []
@@ -99,13 +87,11 @@ def places_of(answers: Sequence[str], text: str) -> list[tuple[int, int]]:
 
 
 def to_json(found: ReadableSample) -> dict[str, Any]:
-    """Convert a sample to JSON, with the lines of `origin` and the `size` of each prompt."""
     prompts = [{**asdict(prompt), "size": size(prompt)} for prompt in found.prompts]
     return {**asdict(found), "origin": list(origin(found)), "prompts": prompts}
 
 
 def origin(found: ReadableSample) -> Iterator[str]:
-    """Yield sentences that say how the prompts were verified and which tokenizer decoded them."""
     yield "Prompts were built again; the sha256 of their token ids matches the cell's record"
     yield f"Token ids decoded by the tokenizer of {found.tokenizer}, special tokens included"
     if found.inserted_every is not None:
@@ -113,7 +99,6 @@ def origin(found: ReadableSample) -> Iterator[str]:
 
 
 def size(prompt: ReadablePrompt) -> str:
-    """Describe a prompt: length, first place of a right answer, and whether its text is exact."""
     parts = [f"{len(prompt.ids):,} tokens, {len(prompt.text):,} characters"]
     if prompt.first_token is None:
         parts.append("contains no right answer word for word")
@@ -131,7 +116,7 @@ def size(prompt: ReadablePrompt) -> str:
 def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int) -> int:
     """Return the index of the token that contains a character of the decoded text.
 
-    The function decodes prefixes and bisects, because tokenizers report no offsets when decoding.
+    Bisects decoded prefixes, because tokenizers report no offsets when decoding.
     """
     low, high = 0, len(ids) - 1
     while low < high:

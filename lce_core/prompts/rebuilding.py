@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from lce_core.benchmarks import (
-    BENCHMARKS,
-    CellRequest,
-    Prompt,
-    PromptBenchmark,
-    prompts_sha256,
-)
+from lce_core.benchmarks import BENCHMARKS, CellRequest, Prompt, PromptBenchmark, prompts_sha256
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.models import MODELS, LanguageModel
@@ -47,9 +41,8 @@ class RebuiltCell:
     base_model: LanguageModel
     tokenizer: PreTrainedTokenizerBase
     samples: Sequence[Mapping[str, Any]]
-    """Rows of the cell's samples.parquet (columns: `lce_core.store.cell_tables.SAMPLES`)."""
     prompts: Sequence[tuple[Prompt, ...]]
-    """Prompts of each sample, in the order of `samples`; most samples have one prompt."""
+    """Prompts of each sample, usually one."""
 
 
 def rebuilt_cell(
@@ -60,16 +53,12 @@ def rebuilt_cell(
 ) -> RebuiltCell:
     """Build the prompts of a finished cell again and verify them against its record.
 
-    Args:
-      cell: id of the cell, the first 12 hexadecimal digits of its fingerprint.
-      model_folders: paths of model folders by name; they replace those in the cell's record.
-      data_folders: paths of data sets by name; they replace those in the cell's record.
+    `model_folders` and `data_folders` replace those in the cell's record.
 
     Raises:
       SpecError: if the store lacks the cell, its benchmark has no prompts, or the installed plug-in
         has another VERSION.
-      UnavailableError: if the tokenizer, held-out text or a data set is not on this machine.
-      StoreError: if the cell's files are damaged.
+      UnavailableError: if an input is not on this machine.
       DataError: if the prompts built here differ from those of the cell.
     """
     record, folder = _found(store, cell)
@@ -209,7 +198,6 @@ def _require_data(record: Record, benchmark: PromptBenchmark, request: CellReque
 def _difference(
     rows: Sequence[Mapping[str, Any]], of_samples: Sequence[tuple[Prompt, ...]]
 ) -> str | None:
-    """Describe the first difference between rebuilt prompts and stored samples; None if equal."""
     if len(rows) != len(of_samples):
         return f"{len(of_samples):,} samples, not {len(rows):,}"
     for row, prompts in zip(rows, of_samples, strict=True):
@@ -226,10 +214,7 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """Return the commit that computed the cell, and the versions of `PROMPT_LIBRARIES` that differ.
-
-    A version is left out if the same one is installed here.
-    """
+    """Return the commit that computed the cell, and library versions that differ here."""
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
     parts = [f"commit {commit[:ID_DIGITS]}" if commit else "an unrecorded commit"]

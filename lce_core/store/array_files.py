@@ -1,8 +1,4 @@
-"""Convert named arrays to the bytes of a safetensors file, and back, with a sha256 of the arrays.
-
-Cached prompts and parts of long cells use this format. Equal arrays give equal bytes, so concurrent
-writers of the same arrays do not conflict.
-"""
+"""Named arrays as bytes of a safetensors file with a sha256; equal arrays give equal bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """Return the bytes of a safetensors file: the arrays, and their sha256 as array "digest"."""
     return bytes(save({**arrays, "digest": _digest(arrays)}))
 
 

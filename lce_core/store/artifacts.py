@@ -1,28 +1,25 @@
 """The store: a folder with one artifact (a folder of files and a record) per finished step.
 
-    home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
-    home/artifacts/<kind>/.attempt-...              an unfinished artifact, removed once its lease
-                                                    is stale
-    home/progress/<fingerprint12>/                  checkpoints of a training run, finished parts
-                                                    of token shards, parts of a long cell
-    home/failures/<fingerprint12>.json              last error and number of failed attempts of a
-                                                    step
-    home/leases/                                    leases of steps and parts being computed
-    home/studies/<study>/                           the last plan, its study file's path, the lock,
-                                                    and ids that only earlier plans named
-    home/prompts/<fingerprint>.safetensors          prompts that are slow to build
-    home/importing/                                 a parcel that `lce import` is checking
-    home/imported/<parcel>/<kind>/<name>-<fingerprint12>/
-                                                    results of parcels that differ from the store's
-    home/verifications/                             comparisons of recomputed cells
-    home/models/<name>/                             base models downloaded by `lce fetch`
-    home/cache/files                                cached facts about files, such as digests
-    home/accepted_plugins.json                      code digests that a user declared equivalent
+Layout below the home; <id> is the first 12 hex digits of the step's fingerprint:
 
-<fingerprint12> is a step's id: the first 12 hex digits of its fingerprint. A step is done if its
-artifact has a record and every file has the size and sha256 that the record states.
-Only `Store.ensure` and `Store.adopt` add artifacts. `ensure` checks the record, acquires the lease,
-checks the record again, computes in an attempt folder, calls fsync and renames the folder.
+    artifacts/<kind>/<name>-<id>/   an artifact; record.json is written last
+    artifacts/<kind>/.attempt-...   an unfinished artifact, removed once its lease is stale
+    progress/<id>/                  checkpoints of a training run, parts of shards or a long cell
+    failures/<id>.json              last error and number of failed attempts of a step
+    leases/                         leases of steps and parts being computed
+    studies/<study>/                the last plan, its study file's path, lock, earlier ids
+    prompts/<fingerprint>.safetensors   prompts that are slow to build
+    importing/                      a parcel that `lce import` is checking
+    imported/<parcel>/<kind>/...    results of parcels that differ from the store's
+    verifications/                  comparisons of recomputed cells
+    models/<name>/                  base models downloaded by `lce fetch`
+    cache/files                     cached facts about files, such as digests
+    accepted_plugins.json           code digests that a user declared equivalent
+
+A step is done if its artifact has a record and every file has the size and sha256 that the record
+states. Only `Store.ensure` and `Store.adopt` add artifacts. `ensure` checks the record, acquires
+the lease, checks the record again, computes in an attempt folder, calls fsync and renames the
+folder.
 """
 
 from __future__ import annotations
@@ -53,33 +50,29 @@ from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
-"""Prefix of the folder names of unfinished artifacts."""
 
 
 @dataclass
 class Attempt:
-    """One attempt to compute a step: the argument of the function that computes the step.
+    """One attempt to compute a step, with the folder `out` for the artifact's files.
 
-    The function writes the artifact's files to the folder `out`. Files in the folder `progress`,
-    such as checkpoints, survive a crash, and the next attempt continues from them.
+    Files in `progress`, such as checkpoints, survive a crash; the next attempt continues from them.
     """
 
     step: Step
     out: Path
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
-    """sha256 of files in `out`, by path relative to `out`, if the function has computed them. The
-    store computes the digests of all other files."""
+    """sha256 of files in `out` by relative path, if known; the store computes the others."""
     seconds_by_others: float = 0.0
-    """Seconds that other processes or earlier attempts spent on the step, added to
-    `Record.seconds`."""
+    """Seconds that others or earlier attempts spent on the step; part of `Record.seconds`."""
     plugins: dict[str, PluginCode] = field(default_factory=dict)
-    """Code of the user's own plug-ins in the step's spec; see `Record.plugins`."""
+    """Code of the user's own plug-ins in the step's spec."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of `Store.ensure`: the step's record, and whether this call computed the step."""
+    """The step's record, and whether this call of `Store.ensure` computed it."""
 
     record: Record
     status: Literal["existing", "computed"]
@@ -91,19 +84,11 @@ class Store:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.file_facts = FileFacts(home)
-        """Cache of facts, such as digests, about the store's files and the input files of steps."""
         self.failures = FailureNotes(home)
-        """Last failure of each step whose last attempt failed."""
         self.studies = StudyFolders(home)
-        """Plans and locks of studies."""
 
     def prepare(self) -> None:
-        """Create the store's folders and check that the home is writable.
-
-        Raises:
-          SpecError: if this user cannot create the home or write to it.
-          StoreError: if the disk is full or read-only, or a file is in the place of a folder.
-        """
+        """Create the store's folders and check that the home is writable."""
         for path in (self.home, *self.home.parents):
             if os.path.lexists(path) and not path.is_dir():
                 raise _unwritable(self.home, f"{path}, which is not a folder")
@@ -132,7 +117,6 @@ class Store:
 
     @property
     def models(self) -> Path:
-        """Folder with the base models downloaded by `lce fetch`."""
         return self.home / "models"
 
     @property
@@ -141,26 +125,20 @@ class Store:
         return self.home / "prompts"
 
     def parts(self, step: Step) -> Parts:
-        """Return the `Parts` through which several workers compute one long step together."""
         return Parts(self.home / "progress" / step.id, self.home / "leases")
 
     def listing(self) -> Listing:
-        """Return a snapshot of the artifact folders' names, for callers that look up many steps."""
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Return the folder path that consists of the step's kind, name and id.
-
-        The folder may not exist, even if the step is done: see `path`.
-        """
+        """Return the folder of the step's kind, name and id, which may not exist (see `path`)."""
         return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
         """Return the folder of the step's artifact, or `named(step)` if there is no artifact.
 
-        Only the fingerprint identifies an artifact. The rest of its folder's name is the name that
-        the step had when it was first computed, perhaps in another study. If `named(step)` does not
-        exist, search for the fingerprint in `listing`, or on disk if `listing` is None.
+        Only the fingerprint identifies an artifact: its folder has the name that the step had when
+        it was first computed, perhaps in another study.
         """
         named = self.named(step)
         if named.is_dir():
@@ -170,16 +148,11 @@ class Store:
         return self.find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
-        """Return the artifact folder with this fingerprint or id, or None if there is none.
-
-        Args:
-          fingerprint: A fingerprint or id; only its first `ID_DIGITS` hex digits are compared.
-          kind: Step kind to search; None searches all kinds.
-        """
+        """Return the artifact folder with this fingerprint or id and kind, if any."""
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
-        """Return the step's record if its artifact has all files and none is damaged, else None."""
+        """Return the step's record if its artifact is complete and undamaged, else None."""
         record = self.result(step, listing)
         if record is None or record.has_weights_elsewhere(self.path(step, listing)):
             return None
@@ -199,8 +172,7 @@ class Store:
     def has_finished(self, fingerprint: str) -> bool:
         """Return True if the store has an undamaged artifact with this fingerprint or id.
 
-        An artifact whose weights are elsewhere does not count, because a run may be training them
-        again.
+        An artifact without weights does not count, because a run may be training them again.
         """
         folder = self.find(fingerprint)
         if folder is None:
@@ -212,15 +184,11 @@ class Store:
         return not record.has_weights_elsewhere(folder) and self.is_intact(folder, record)
 
     def is_intact(self, folder: Path, record: Record) -> bool:
-        """Return True if every file of `Record.files_in` has the size and sha256 in the record."""
         files = record.files_in(folder).items()
         return all(self._is_intact(folder / name, entry) for name, entry in files)
 
     def records(self) -> Iterator[tuple[Path, Record]]:
-        """Yield every artifact's folder and record, sorted by path.
-
-        Skip unreadable records. Do not check the artifacts' files.
-        """
+        """Yield every artifact's folder and readable record, by path, without checking files."""
         for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
             if path.parent.name.startswith("."):
                 continue
@@ -230,11 +198,7 @@ class Store:
                 continue
 
     def sample(self, most: int) -> Iterator[Record]:
-        """Yield the records of at most `most` artifacts per step kind.
-
-        Sort the artifacts of a kind by name and choose evenly spaced ones. The cost model estimates
-        step times from this sample.
-        """
+        """Yield records of up to `most` evenly spaced artifacts per kind, for the cost model."""
         by_kind: dict[str, list[Path]] = {}
         for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
             by_kind.setdefault(path.parent.parent.name, []).append(path.parent)
@@ -251,22 +215,12 @@ class Store:
     ) -> Outcome | None:
         """Return the step's record; compute the step first if it has no undamaged artifact.
 
-        If the computation raises an error, remove its files, save the error in `failures` and raise
-        it again. KeyboardInterrupt is not saved.
-
-        Args:
-          step: The step.
-          run: Computes the step, writes files into `Attempt.out` and returns `Record.result`.
-          execution: Execution settings, for the record.
-
-        Returns:
-          The record, with the status "existing" or "computed". None if another live process is
-          computing the step; this method does not wait for it.
+        `run` writes files into `Attempt.out` and returns `Record.result`. Its error is saved in
+        `failures` and raised again. Returns None if another live process is computing the step.
 
         Raises:
           LeaseLostError: if another process took over the lease during the computation.
           OSError: if a file cannot be written, for example on a full disk.
-          Exception: any error that `run` raises.
         """
         if record := self.record(step):
             return Outcome(record, "existing")
@@ -281,22 +235,14 @@ class Store:
             return Outcome(self._compute(step, run, lease, execution), "computed")
 
     def adopt(self, folder: Path, record: Record) -> Record | None:
-        """Move an artifact that another home computed into this store.
+        """Move an artifact that another home computed, with checked files, into this store.
 
-        An undamaged artifact of the step stays, unless only `folder` has its weights.
-
-        Args:
-          folder: The artifact's folder, on the file system of this store. The caller has checked
-            that its files are those of the record.
-          record: The artifact's record.
-
-        Returns:
-          The record of the artifact that the store has now: `record`, or an earlier one. None if
-          another live process is computing the step.
+        `folder` is on this store's file system. An undamaged artifact of the step stays, unless
+        only `folder` has its weights. Returns the record that the store has now; None if another
+        live process is computing the step.
 
         Raises:
           LeaseLostError: if another process took over the lease meanwhile.
-          OSError: if a file cannot be written.
         """
         if held := self._rival(folder, record):
             return held
@@ -317,7 +263,7 @@ class Store:
         return record
 
     def _rival(self, folder: Path, record: Record) -> Record | None:
-        """Return the record of the artifact that `folder` must not replace; None without one."""
+        """Return the record of the artifact that `folder` must not replace, if any."""
         there = self.find(record.fingerprint, record.kind)
         try:
             held = Record.read(there) if there else None
@@ -415,10 +361,7 @@ def _commit(folder: Path, final: Path, lease: Lease) -> None:
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
-    """Set the modes of all files, call fsync and return each file's size and sha256.
-
-    `known` are digests that the step has computed already (`Attempt.digests`).
-    """
+    """Set the modes of all files, call fsync and return sizes and sha256; `known` has digests."""
     follow_folder(folder)
     files = {}
     for path in sorted(folder.rglob("*")):

@@ -1,8 +1,4 @@
-"""File names and Parquet schemas of a cell's artifact (the result of one benchmark evaluation).
-
-`lce_core.runners` writes the files. The catalog reads the two Parquet tables, and the losses in the
-array file for LongPPL.
-"""
+"""File names and Parquet schemas of a cell's artifact (the result of one benchmark evaluation)."""
 
 from __future__ import annotations
 
@@ -30,8 +26,7 @@ ADDED = frozenset({"prompt_end", "nll", "nll_beyond"})
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})
-"""Schema of `TOKEN_NLL_FILE`: one row per bin of token positions, with the bin's first position
-and its mean negative log-likelihood in nats per token."""
+"""One row per bin of token positions: its first position, and mean NLL in nats per token."""
 
 ARRAYS_FILE = "arrays.safetensors"
-"""File with the arrays of `CellResult.arrays`; it does not exist if the benchmark returns none."""
+"""Arrays of `CellResult.arrays`, if any."""

@@ -21,8 +21,7 @@ _TYPES = {
     **dict.fromkeys(("attempts", "short_of_memory"), int),
     **dict.fromkeys(("folders", "axes"), dict),
 }
-"""Keys that a failure file must have, with the types of their values. Files without them are
-ignored."""
+"""Keys and types that a failure file must have; other files are ignored."""
 
 
 class FailureNotes:
@@ -32,11 +31,7 @@ class FailureNotes:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """Return the content of a step's failure file (see `add`); None if it has no valid file.
-
-        Raises:
-          OSError: if the file exists but cannot be read.
-        """
+        """Return the content of a step's failure file (see `add`); None if it has no valid file."""
         try:
             failure = read_mapping(self._file(step.id))
         except OSError as error:
@@ -48,7 +43,6 @@ class FailureNotes:
         return failure if _is_note(failure) else None
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Return the content of all valid failure files, by step id."""
         found = {}
         for path in sorted(self._folder.glob("*.json")):
             # Meanwhile another process may finish the step and delete the file.
@@ -58,16 +52,13 @@ class FailureNotes:
         return found
 
     def attempts(self) -> dict[str, int]:
-        """Return the number of failed attempts of each step with a failure file, by step id."""
         return {step_id: note["attempts"] for step_id, note in self.all().items()}
 
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Replace the step's failure file after a failed attempt.
 
-        The file contains the error's class (`failures.classify`), message and traceback, the data
-        and model folders of `execution`, and two counts since the step was last done: `attempts`
-        (failed attempts) and `short_of_memory` (those of them that ran out of memory or lost their
-        worker).
+        Since the step was last done, `attempts` counts failed ones, and `short_of_memory` those
+        that ran out of memory or lost their worker.
         """
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
@@ -113,9 +104,6 @@ def _is_note(content: Mapping[str, Any]) -> bool:
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of the data and model folders in execution settings, by the user's names.
-
-    A step that failed because its input was unavailable is retried if these paths change.
-    """
+    """Return the data and model folders by name; unavailable steps are retried if they change."""
     named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
     return {name: str(folder) for name, folder in sorted(named.items())}

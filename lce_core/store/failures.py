@@ -48,10 +48,9 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the failure class of an error: by its type and errno, or else by its message.
+    """Return the class by the error's type and errno, or else its message.
 
-    CUDA, NCCL and databases raise one type for different faults, so only the message tells them
-    apart.
+    CUDA, NCCL and databases raise one type for different faults.
     """
     if isinstance(error, NonFiniteError):
         return "non_finite"
@@ -76,7 +75,6 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def full_disk_in(message: str) -> str | None:
-    """Return the phrase in `message` that reports a full or read-only disk; None if it has none."""
     return next((text for text in _FULL if text in message), None)
 
 

@@ -1,17 +1,14 @@
 """Cache facts derived from files, so that unchanged files are not read again.
 
-A fact is, for example, a file's digest or the number of tokens in a data set's prompts. A cached
-fact is valid while path, size, mtime, ctime and inode of all its files are unchanged. File system
-clocks have a limited resolution: a file can change twice within one tick without a change of its
-times. Like git, this module therefore caches no facts about files that changed less than
-`TICK_SECONDS` ago or while they were read. If the local clock is ahead of the file server's clock,
-files look older than they are; this matters only for files that changed moments ago.
+A cached fact, such as a digest, is valid while path, size, mtime, ctime and inode of all its files
+are unchanged. File system clocks have a limited resolution: a file can change twice within one tick
+without a change of its times. Like git, this module therefore caches no facts about files that
+changed less than `TICK_SECONDS` ago or while they were read.
 
-The cache is the file home/cache/files. Its first line is the sha256 of the rest. Each process that
-saves merges its facts into the file under a lock. A damaged or lost cache costs only time.
+The first line of home/cache/files is the sha256 of the rest. Each process that saves merges its
+facts into the file under a lock. A damaged or lost cache costs only time.
 
-Plug-ins call `fact_of` and `sha256_of`. Inside a `with FileFacts.in_use()` block these functions
-use the cache, elsewhere they read the files.
+Plug-ins call `fact_of` and `sha256_of`, which use the cache inside `with FileFacts.in_use()`.
 """
 
 from __future__ import annotations
@@ -35,23 +32,20 @@ from lce_core.store.odd_files import read_file, write_file
 T = TypeVar("T")
 
 TICK_SECONDS = 2.0
-"""Two changes of a file within this time may have equal timestamps. FAT, whose timestamps have a
-resolution of two seconds, is the coarsest file system."""
+"""FAT's timestamps are the coarsest: changes within two seconds may have equal ones."""
 WORTH_A_HOME_BYTES = 1 << 28
-"""If LCE_HOME does not exist, `save` creates it only if at least this many bytes were read to
-compute facts (which takes about a second), so that planning a small study creates no files."""
+"""`save` creates a missing LCE_HOME only after this many bytes were read (about a second), so that
+planning a small study creates no files."""
 _LOCK_SECONDS = 10.0
-"""Longest wait while another process saves. `save` then gives up and keeps the facts in memory."""
+"""Longest wait while another process saves; then `save` keeps the facts in memory."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """Metadata of a set of files, compared to detect changes without reading the files."""
-
     mark: str
     """sha256 over path, size, mtime, ctime and inode of every file."""
     newest: int
-    """Latest mtime or ctime of any file, in nanoseconds since the epoch."""
+    """Latest mtime or ctime, in nanoseconds."""
     num_bytes: int
 
 
@@ -77,15 +71,9 @@ class FileFacts:
 
         Args:
           what: Name of the fact; include a version if the code that computes it may change.
-          place: The file, or the folder that contains the files. `what` and `place` are the cache
-            key.
-          files: All files on which the fact depends.
-          compute: Returns the fact as a JSON value (no tuples). It is also called if a file is
-            missing, and must then raise a useful error.
-          fresh: If True, compute the fact even if it is cached, and replace the cached value.
-
-        Raises:
-          Exception: any error that `compute` raises.
+          place: The files' folder; `what` and `place` are the cache key.
+          compute: Returns the fact as JSON; called also if a file is missing, for a useful error.
+          fresh: Compute the fact even if it is cached.
         """
         if self._known is None:
             self._known = _read(self._file)
@@ -103,11 +91,6 @@ class FileFacts:
         return fact
 
     def sha256(self, path: Path, *, fresh: bool = False) -> str:
-        """Return the sha256 of a file's bytes as 64 hex digits; see `of` for `fresh`.
-
-        Raises:
-          OSError: if the file cannot be read.
-        """
         return self.of("sha256", path, [path], lambda: sha256_file(path), fresh=fresh)
 
     def save(self) -> None:
@@ -121,10 +104,7 @@ class FileFacts:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Make `fact_of` and `sha256_of` use this cache inside the `with` block.
-
-        Save the cache after the block, unless the block raises an error.
-        """
+        """Let `fact_of` and `sha256_of` use this cache inside the block; then save it."""
         token = _IN_USE.set(self)
         try:
             yield
@@ -137,16 +117,12 @@ _IN_USE: ContextVar[FileFacts | None] = ContextVar("file_facts", default=None)
 
 
 def fact_of(what: str, place: Path, files: Iterable[Path], compute: Callable[[], T]) -> T:
-    """Return a fact about `files`, cached inside `FileFacts.in_use`; elsewhere call `compute`.
-
-    See `FileFacts.of` for the arguments.
-    """
+    """Return a fact about `files`, cached inside `FileFacts.in_use` (see `FileFacts.of`)."""
     facts = _IN_USE.get()
     return compute() if facts is None else facts.of(what, place, files, compute)
 
 
 def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file's bytes as 64 hex digits, cached inside `FileFacts.in_use`."""
     facts = _IN_USE.get()
     return sha256_file(path) if facts is None else facts.sha256(path)
 

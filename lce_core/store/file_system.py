@@ -1,8 +1,7 @@
 """Test whether a file system is suitable for LCE_HOME, for `lce run` and `lce doctor`.
 
-A store requires exclusive locks (flock), renames that replace a file atomically, and file times
-from a clock that agrees with this host's. One host cannot test whether its locks exclude other
-hosts, so this module checks the mount options instead.
+A store requires exclusive locks (flock), atomic renames, and file times that agree with this
+host's. One host cannot test whether its locks exclude other hosts, so mount options stand for it.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
 MAX_SKEW_SECONDS = STALE_SECONDS / 3
-"""Largest accepted difference between the file system's clock and this host's. With a larger one,
-the owner of a lease could count as dead although it is alive, or as alive although it is dead."""
+"""Largest accepted clock difference; with a larger one a live lease owner could count as dead."""
 
 _MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
@@ -36,9 +34,9 @@ with open(sys.argv[1], "rb+") as file:
     except BlockingIOError:
         sys.exit(3)
 """
-"""Python program that a second process runs to test a lock: it tries to lock the file."""
+"""Program of a second process that tries to lock the file."""
 _EXCLUDED = 3
-"""Exit code of `_LOCK_SCRIPT` if the file is locked already."""
+"""Exit code of `_LOCK_SCRIPT` if the file is locked."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Mount:
     """The mounted file system that contains a folder."""
 
     kind: str
-    """Type of the file system, such as ext4 or nfs4; "unknown" if /proc does not list it."""
+    """Type such as ext4 or nfs4; "unknown" if /proc does not list it."""
     options: frozenset[str] = frozenset()
 
 
@@ -56,9 +54,9 @@ class Probe:
 
     mount: Mount
     skew: float
-    """Seconds by which the clock of the file system is ahead of this host's; negative if behind."""
+    """Seconds by which the file system's clock is ahead of this host's."""
     lacks: tuple[str, ...]
-    """Faults, as phrases for an error message; empty if the file system is suitable."""
+    """Faults, as phrases for an error message."""
 
 
 def probe(folder: Path) -> Probe:
@@ -81,11 +79,6 @@ def probe(folder: Path) -> Probe:
 
 
 def require_fit(folder: Path) -> None:
-    """Check that the folder's file system is suitable for a store.
-
-    Raises:
-      SpecError: if it is not suitable; the error lists the faults.
-    """
     if lacks := probe(folder).lacks:
         raise SpecError(
             f"LCE_HOME {folder}",
@@ -96,7 +89,6 @@ def require_fit(folder: Path) -> None:
 
 
 def mount_of(folder: Path) -> Mount:
-    """Return the mount that contains a folder, from /proc/self/mounts."""
     path, found, longest = folder.resolve(), Mount("unknown"), -1
     for point, mount in _mounts():
         # A later mount on the same mount point hides earlier ones, hence >=.
@@ -134,7 +126,6 @@ def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
 
 
 def _locks(aside: Path) -> str | None:
-    """Test whether a lock of this process excludes another process; return the fault, if any."""
     path = aside / "lock"
     path.write_bytes(b"lce")
     with path.open("rb+") as file:
@@ -149,7 +140,7 @@ def _locks(aside: Path) -> str | None:
 def _renames(aside: Path) -> str | None:
     """Test whether renames are atomic; return the fault, if any.
 
-    A rename must replace a file while a reader keeps the old content, and must move a whole folder.
+    Readers must keep the old content of a replaced file; a whole folder must move.
     """
     old, new = aside / "old", aside / "new"
     old.write_text("old", encoding="utf-8")
@@ -168,7 +159,6 @@ def _renames(aside: Path) -> str | None:
 
 
 def _skew(aside: Path) -> float:
-    """Return the seconds by which the file system's clock is ahead of this host's (0 up to 2 s)."""
     path = aside / "clock"
     path.touch()
     os.utime(path, (1, 1))

@@ -1,9 +1,9 @@
 """Find and remove artifacts that no study needs, and other leftovers, for `lce gc`.
 
-`lce gc` keeps the roots, which are the artifacts that a plan or lock names, and the artifacts from
-which the roots were computed. `lce gc` refuses to start while any process computes a step. Before
-it deletes artifacts, it gives them the names of unfinished attempts. If `lce gc` is killed while it
-deletes, the next `lce run` or `lce gc` deletes the rest, as it deletes all unfinished attempts.
+It keeps the roots, which a plan or lock names, and the artifacts from which the roots were
+computed. It refuses to start while any process computes a step. Before it deletes artifacts, it
+gives them the names of unfinished attempts, so that the next `lce run` or `lce gc` deletes the rest
+if this one is killed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,14 @@ _NAMED = re.compile(rf".+-[0-9a-f]{{{ID_DIGITS}}}")
 
 @dataclass(frozen=True)
 class Roots:
-    """The artifacts to keep. `lce gc` also keeps the artifacts from which these were computed."""
+    """The artifacts to keep, along with those from which they were computed."""
 
     ids: Collection[str] = ()
-    """Ids (first `ID_DIGITS` digits of the fingerprint) of the steps to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
-    """Axis values (method, seed, length, ...) of planned cells whose id is unknown because their
-    data is missing. An artifact is kept if its values equal those of one of these cells, on all
-    axes that the artifact has."""
+    """Axes (method, seed, length, ...) of planned cells with unknown ids, as their data is missing.
+    An artifact is kept if its values equal those of one of these cells on all axes that it has."""
 
     def include(self, step_id: str, axes: Mapping[str, Any]) -> bool:
-        """Return True if `ids` contains the step's id or one of `places` has the step's axes."""
         return step_id in self.ids or any(_agree(axes, one) for one in self.places)
 
 
@@ -51,32 +48,23 @@ class Garbage:
 
     path: Path
     what: str
-    """Type of the file or folder: artifact, attempt (an unfinished artifact), progress, failure or
-    prompts."""
+    """artifact, attempt (unfinished artifact), progress, failure or prompts."""
     bytes: int
-    """Disk space that the removal frees, in bytes. A file that has a hard link outside the removed
-    files frees nothing."""
+    """Disk space freed; 0 for a file with a hard link outside the removed files."""
     why: str
-    """Reason for the removal, as a phrase for users."""
 
 
 @dataclass
 class _Holdings:
-    """The artifacts of a store."""
-
     folders: dict[str, list[Path]] = field(default_factory=dict)
-    """Artifact folders by id, including folders without a readable record."""
+    """Artifact folders by id, including those without a readable record."""
     records: dict[str, Record] = field(default_factory=dict)
 
 
 def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]:
     """Return the files and folders that `collect_garbage` would remove, sorted by path.
 
-    Args:
-      store: The store to search.
-      roots: The artifacts to keep.
-      prompt_bytes: Maximum size of the prompts folder in bytes; the oldest files are removed
-        first.
+    Beyond `prompt_bytes`, the oldest cached prompts are removed.
     """
     held = _holdings(store)
     needed = _needed(held, roots)
@@ -99,16 +87,10 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
 def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int) -> list[Garbage]:
     """Remove what `find_garbage` finds and return it.
 
-    Args:
-      store: The store to clean.
-      roots: Returns the artifacts to keep. It is called under the lock of the leases, so that no
-        step can start meanwhile.
-      prompt_bytes: Maximum size of the prompts folder in bytes; the oldest files are removed
-        first.
+    `roots` is called under the lock of the leases, so that no step can start meanwhile.
 
     Raises:
       SpecError: if a live process is computing a step; nothing is removed.
-      Exception: any error that `roots` raises; nothing is removed.
     """
     leases, renamed = store.home / "leases", []
     make_folder(leases)
@@ -119,8 +101,7 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
                 f"{leases}",
                 f"{len(living)} leases of running processes, such as {', '.join(living[:3])}",
                 "a store in which no process is computing a step",
-                "wait for these runs to finish, or stop them, then run `lce gc` again; `lce status`"
-                " shows host and process of each step",
+                "wait for these runs (see `lce status`), or stop them, then run `lce gc` again",
             )
         garbage = find_garbage(store, roots(), prompt_bytes)
         for one in garbage:
@@ -172,7 +153,6 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
 
 
 def _of_steps(store: Store, held: _Holdings, needed: set[str], roots: Roots) -> Iterator[Garbage]:
-    """Yield progress folders and failure files of steps that are finished or that nothing needs."""
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
@@ -197,10 +177,7 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the items with `bytes` set.
-
-    The bytes of a file with several hard links count for the item with the last of its links.
-    """
+    """Return the items with `bytes`; those of hard-linked files count where the last link goes."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:
@@ -214,7 +191,6 @@ def _sized(found: list[Garbage]) -> list[Garbage]:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    """Yield `lstat` of every regular file at or below a path; symbolic links are not followed."""
     places = [path]
     for folder, _, names in os.walk(path) if not path.is_symlink() else ():
         places += [Path(folder, name) for name in names]

@@ -17,16 +17,14 @@ from lce_core.errors import SpecError
 from lce_core.store.odd_files import open_file
 
 ID_DIGITS = 12
-"""Number of hex digits at the start of a fingerprint that form a step's id. 12 digits are 48 bits,
-so two of a million steps are unlikely to have the same id."""
+"""48 bits: two of a million steps are unlikely to have the same id."""
 
 
 def canonical_json(value: object, where: str = "value") -> str:
-    """Return the canonical JSON of `value`: sorted keys, no whitespace, shortest float repr.
+    """Return the canonical JSON: sorted keys, no whitespace, shortest float repr.
 
     Raises:
-      SpecError: if `value` contains a NaN, an infinity, a key that is not a string, or a value of
-        an unsupported type. The error names the path to it, which starts with `where`.
+      SpecError: if `value` contains NaN, infinity or an unsupported type; names its path.
     """
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -38,7 +36,6 @@ def fingerprint(value: object, where: str = "value") -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """Return the sha256 of a file's bytes as 64 hex digits, reading blocks of 1 MiB."""
     digest = hashlib.sha256()
     with open_file(path) as file:
         while block := file.read(1 << 20):
@@ -66,7 +63,6 @@ def _check(value: object, where: str) -> None:
     raise SpecError(
         where,
         f"{type(value).__name__} {value!r}",
-        "a str, bool, int, float, None, list or mapping with str keys, because only these can be"
-        " fingerprinted",
+        "a value to fingerprint: str, bool, int, float, None, list or mapping with str keys",
         "convert it to one of these; in a YAML file, put dates in quotes",
     )

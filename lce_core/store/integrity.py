@@ -23,14 +23,13 @@ class Reread:
     num_artifacts: int = 0
     num_bytes: int = 0
     damage: dict[Path, str] = field(default_factory=dict)
-    """Description of the damage to each damaged artifact, by artifact folder."""
+    """Description of the damage by artifact folder."""
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """Return the first fault of an artifact as a phrase such as "weights.bin is missing".
+    """Return the first fault of an artifact such as "weights.bin is missing", or None.
 
-    Check the record, and that every file exists and has the recorded size; do not read the files.
-    Absent weights are no fault (`Record.files_in`). Return None if the artifact has no such fault.
+    Checks record and sizes and reads no files. Absent weights are no fault (`Record.files_in`).
     """
     try:
         record = Record.read(folder)
@@ -51,11 +50,7 @@ def what_is_wrong(folder: Path) -> str | None:
 def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
     """Read every byte of every artifact, compare digests with the records, and return the damage.
 
-    Store the new digests in the cache of file facts, even if the user interrupts the command.
-
-    Args:
-      store: The store to read.
-      report: Called after each file with (bytes read so far, total bytes of all artifacts).
+    The cache keeps new digests, even after Ctrl-C. `report` gets (bytes read, total).
     """
     found = Reread()
     folders = [

@@ -1,12 +1,11 @@
 """Leases ensure that at most one live process computes a step.
 
 A lease is a JSON file that names its owner process: host, boot id, PID namespace, pid and start
-time. A process that reads the lease on the same host (same boot, same PID namespace) checks whether
-the owner is running. Any other process cannot see the owner, so it checks the heartbeat: the owner
-touches the lease file every `HEARTBEAT_SECONDS`, and counts as alive until the file is
-`STALE_SECONDS` old by the file system's clock. If the owner is dead, another process may take the
-lease over. Processes acquire, take over and release leases under a lock that they hold only briefly
-(flock). The kernel releases it if a process dies.
+time. A process on the same host (same boot, same PID namespace) checks whether the owner is
+running. Any other process checks the heartbeat: the owner touches the file every
+`HEARTBEAT_SECONDS`, and counts as alive until it is `STALE_SECONDS` old by the file system's clock.
+If the owner is dead, another process may take the lease over. Leases change under a lock (flock)
+that is held only briefly and that the kernel releases if a process dies.
 """
 
 from __future__ import annotations
@@ -34,16 +33,15 @@ from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
-"""Age of the last heartbeat after which a process on another host or container counts as dead."""
+"""Heartbeat age after which a process on another host or container counts as dead."""
 
 _STALE: tuple[dict[str, Any], float] = ({}, math.inf)
-"""Content and heartbeat age that replace those of a lease file with invalid content."""
+"""Stands for a lease file with invalid content."""
 _OURS: set[str] = set()
-"""Tokens of the leases that this process has acquired and not yet released."""
 
 
 def owner() -> dict[str, Any]:
-    """Return the lease fields that identify this process, for `is_alive` in other processes."""
+    """Return the lease fields that identify this process."""
     return {
         **_place(),
         "pid": os.getpid(),
@@ -52,13 +50,7 @@ def owner() -> dict[str, Any]:
 
 
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
-    """Return True if the process that owns a lease is alive.
-
-    Args:
-      lease: Content of the lease file, with the fields of `owner`.
-      heartbeat_age: Seconds since the last heartbeat; used if the owner runs on another host or in
-        another container.
-    """
+    """Return True if the owner is alive, on other hosts by the seconds since its heartbeat."""
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
@@ -71,12 +63,10 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
 
 
 def locked(folder: Path) -> FileLock:
-    """Return the file lock that a process must hold to acquire or release a lease in `folder`."""
     return FileLock(folder / ".lock")
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Return True if a live process, this one or another, holds the lease `name`."""
     held = _read(folder / f"{name}.json")
     return held is not None and is_alive(*held)
 
@@ -88,11 +78,10 @@ class Holder:
     host: str
     pid: int
     since: float | None
-    """Acquisition time in seconds since the epoch by the holder's clock; None if not recorded."""
+    """Acquisition time in seconds since the epoch, by the holder's clock."""
 
 
 def holders(folder: Path) -> dict[str, Holder]:
-    """Return the live processes that hold leases in `folder`, by lease name."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         held = _read(path)
@@ -116,16 +105,13 @@ class Lease:
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
         self.is_takeover = is_takeover
-        """True if the lease was taken over from a dead process, which may have left files."""
+        """True if taken over from a dead process, which may have left files."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     @classmethod
     def acquire(cls, folder: Path, name: str) -> Lease | None:
-        """Acquire and return the lease `name`; return None at once if a live process holds it.
-
-        If the process that held the lease is dead, take the lease over.
-        """
+        """Acquire the lease, also a dead process's; None at once if a live process holds it."""
         path = folder / f"{name}.json"
         # Check and acquire under one lock: if two processes find the owner dead, only one of them
         # takes the lease over.
@@ -145,21 +131,17 @@ class Lease:
         return cls(path, token, is_takeover=is_takeover)
 
     def still_ours(self) -> bool:
-        """Return True if the lease file exists and no other process has taken the lease over.
+        """Return True if no other process has taken the lease over, so far.
 
-        Another process can take the lease over right after the call, if this process sent no
-        heartbeat for `STALE_SECONDS`. Both processes may then commit the step. This is safe: both
-        computed the same numbers, and each commits by renaming a complete folder into place.
+        Without heartbeats for `STALE_SECONDS` another process may do so right after the call, and
+        both may commit the step. This is safe: both computed the same numbers, and each commits by
+        renaming a complete folder into place.
         """
         held = _read(self._path)
         return held is not None and held[0].get("token") == self._token
 
     def require(self) -> None:
-        """Check that this process still holds the lease.
-
-        Raises:
-          LeaseLostError: if another process has taken the lease over, or the file is gone.
-        """
+        """Check that this process still holds the lease."""
         if not self.still_ours():
             raise LeaseLostError(
                 self._path,
@@ -186,10 +168,7 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """Stop the heartbeat and remove the lease file, unless another process took it over.
-
-        A second call does nothing.
-        """
+        """Stop the heartbeat and remove the lease file, unless another process took it over."""
         self._stop.set()
         try:
             # Without the lock, another process could take over between the check and the removal,
@@ -211,10 +190,7 @@ class Lease:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], float] | None:
-    """Return a lease file's content and the seconds since its last heartbeat.
-
-    Return None if there is no file. Return `_STALE` if the content is invalid.
-    """
+    """Return content and heartbeat age of a lease file; None without one, `_STALE` if invalid."""
     try:
         content = read_mapping(path)
         age = _now_of_file_system(path.parent) - path.stat().st_mtime
@@ -255,7 +231,6 @@ def _place() -> dict[str, Any]:
 
 
 def _pid_namespace() -> int | None:
-    """Return the inode of this process's PID namespace; None if the system has no namespaces."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:

@@ -1,8 +1,4 @@
-"""Find artifact folders by fingerprint.
-
-`find` reads the artifact folders' names. To find all steps of a plan, use a `Listing`: it reads the
-names once, while `find` would read them again for each step.
-"""
+"""Find artifact folders by fingerprint; a `Listing` reads their names once for many steps."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
-    """The artifact folders by step kind and id, as they were when this object was created."""
+    """A snapshot of the artifact folders by step kind and id."""
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}
@@ -28,18 +24,11 @@ class Listing:
         return {step_id for _, step_id in self._found}
 
     def find(self, fingerprint: str, kind: str) -> Path | None:
-        """Return the folder of the artifact with this fingerprint and kind, or None."""
         return self._found.get((kind, fingerprint[:ID_DIGITS]))
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """Return the artifact folder with this fingerprint or id, or None if there is none.
-
-    Args:
-      artifacts: The store's folder of artifacts.
-      fingerprint: A fingerprint or id; only its first `ID_DIGITS` hex digits are compared.
-      kind: Step kind to search; None searches all kinds.
-    """
+    """Return the artifact folder with this fingerprint or id and kind; None without one."""
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):
             if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):

@@ -1,8 +1,7 @@
 """Set the read and write permissions of an artifact's files to those of the artifact's folder.
 
 Some libraries create private files (mode 0600), which a second user of a shared LCE_HOME could not
-read. The mode of a folder follows the user's umask or the file system's default ACL, so the folder
-has the permissions that the user wants.
+read. The folder's mode follows the user's umask or default ACL.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ _READ_AND_WRITE = 0o666
 
 
 def follow_folder(folder: Path) -> None:
-    """Set the permissions of all files below a folder to the folder's, without execute."""
     wanted = folder.stat().st_mode & _READ_AND_WRITE
     for place, _, names in os.walk(folder):
         for name in names:

@@ -22,16 +22,14 @@ from lce_core.store.set_aside import free_mark
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 )
-"""errno values with which `open_file` fails if no regular file exists at the path. If it fails with
-another value, a file may exist but cannot be read."""
+"""errno values of `open_file` that mean "no regular file here"; others: perhaps unreadable."""
 
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file, or a link to one, for reading.
 
     Raises:
-      OSError: if the file cannot be opened. Its errno is in `NOT_A_FILE` if there is no regular
-        file.
+      OSError: errno is in `NOT_A_FILE` if there is no regular file.
     """
     # O_NONBLOCK: opening a FIFO without a writer would block. Regular files ignore the flag.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -45,11 +43,6 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a regular file.
-
-    Raises:
-      OSError: if reading fails; see `open_file`.
-    """
     with open_file(path) as file:
         return file.read()
 
@@ -71,11 +64,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return "a folder" or "not a regular file", for error messages; None for a regular file.
-
-    Raises:
-      OSError: if nothing exists at `path`, or its type cannot be determined.
-    """
+    """Return "a folder" or "not a regular file", for error messages; None for a regular file."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return "a folder"
@@ -83,10 +72,7 @@ def odd_kind(path: Path) -> str | None:
 
 
 def put(aside: Path, path: Path) -> None:
-    """Rename the temporary file `aside` to `path`, replacing an existing file.
-
-    If a folder is at `path`, first rename that folder: append ".set-aside-" and the time.
-    """
+    """Rename `aside` to `path`; a folder there is renamed: ".set-aside-" and the time."""
     try:
         aside.replace(path)
     except IsADirectoryError:
@@ -95,17 +81,9 @@ def put(aside: Path, path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Create or replace a file: write a temporary file beside `path`, then rename it with `put`.
+    """Create or replace a file; readers see the previous or the new content, never a part.
 
-    Readers see either the previous or the new content, never a part of it.
-
-    Args:
-      path: File to create or replace; its folder must exist.
-      content: Bytes of the whole file.
-      durable: If True, call fsync before the rename, so that the content survives a machine crash.
-
-    Raises:
-      OSError: if the file cannot be written. The temporary file is then removed.
+    `durable` content survives a machine crash (fsync).
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -122,11 +100,7 @@ def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def make_way(path: Path) -> None:
-    """Make sure that a regular file can be written at `path`.
-
-    Delete a FIFO, device or broken link at `path`. Rename a folder as `put` does. Keep a regular
-    file.
-    """
+    """Delete a FIFO, device or broken link at `path`; rename a folder as `put` does."""
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -141,7 +115,6 @@ def make_way(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder tree, ignoring errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -153,8 +126,7 @@ def make_folder(path: Path) -> Path:
     """Create a folder of a home and its missing parents, and return its path.
 
     Raises:
-      StoreError: if a file or broken link is in the place of the folder or of a parent.
-      OSError: if the folder cannot be created.
+      StoreError: if a file or broken link is in the way.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -165,7 +137,6 @@ def make_folder(path: Path) -> Path:
 
 
 def no_folder(path: Path) -> StoreError:
-    """Return the error for a file or a broken link in the place of a folder."""
     return StoreError(
         path,
         "a file, or a link to a path that does not exist",

@@ -45,20 +45,14 @@ class Parcel:
     path: Path
     study: str
     plan: str
-    """`plan_digest` of the plan for which the results were computed."""
+    """`plan_digest` of the plan."""
 
     @property
     def stem(self) -> str:
-        """File name without ".tar" and the suffix of a compression."""
         return self.path.name.partition(".tar")[0]
 
     @classmethod
     def open(cls, path: Path) -> Parcel:
-        """Read the manifest of a parcel.
-
-        Raises:
-          DataError: if the file is not a result parcel of this format.
-        """
         with _reading(path) as tar:
             first = tar.next()
             if first is None or first.name != MANIFEST or not first.isreg():
@@ -78,7 +72,6 @@ class Parcel:
         return cls(path, study, plan)
 
     def step_ids(self) -> set[str]:
-        """Return the ids of the steps whose artifacts are in the parcel."""
         with _reading(self.path) as tar:
             names = [name for _, name in _members(self.path, tar)]
         return {name.split("/")[2][-ID_DIGITS:] for name in names if _ARTIFACT.fullmatch(name)}
@@ -87,9 +80,7 @@ class Parcel:
         """Write the parcel's artifacts and failures below `folder`, which must be new.
 
         Raises:
-          DataError: if a member is not a regular file in one of the parcel's folders, occurs twice,
-            or the file is cut short.
-          OSError: if a file cannot be written.
+          DataError: for irregular, misplaced or repeated members, or a file cut short.
         """
         with _reading(self.path) as tar:
             for member, name in _members(self.path, tar):
@@ -108,12 +99,11 @@ class Parcel:
 
 
 def plan_digest(step_ids: Iterable[str]) -> str:
-    """Return the digest that a parcel and a plan share if the plan has exactly these steps."""
     return hashlib.sha256("\n".join(sorted(step_ids)).encode()).hexdigest()
 
 
 def fault_of(folder: Path, kind: str) -> str | None:
-    """Return why an extracted artifact must not be imported; None if it is what its record says.
+    """Return why an extracted artifact must not be imported, or None.
 
     Unlike `what_is_wrong`, read every byte, and compare the record with the folder's name, too.
     """
@@ -133,9 +123,8 @@ def fault_of(folder: Path, kind: str) -> str | None:
 
 
 def differing_results(here: Record, other: Record) -> Mapping[str, tuple[object, object]]:
-    """Return the results in which two computations of one step differ, as (here, other).
+    """Return the results in which two computations of a step differ, as (here, other).
 
-    Compare the scores of a cell, the last loss of a training, and all results of other steps.
     Times and other facts of the machine may differ.
     """
     mine, others = _results(here), _results(other)
@@ -174,7 +163,6 @@ def _reading(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _members(path: Path, tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
-    """Yield the members after the manifest, with names that are safe to use as paths."""
     for member in tar:
         name = member.name
         if name == MANIFEST:

@@ -4,9 +4,8 @@
     home/progress/<step id>/<part>.arrays     the result of a finished part
     home/leases/<step id>.<part>.json         the lease of the worker that computes a part
 
-The worker that computes the step writes the list. Any worker, including that one, may compute a
-part after it has acquired the part's lease. When the step is finished, the store removes its
-parts. `lce gc` removes the parts of an unfinished step that no plan or lock needs.
+The worker that computes the step writes the list. Any worker may compute a part after it has
+acquired the part's lease. When the step is finished, the store removes its parts.
 """
 
 from __future__ import annotations
@@ -25,47 +24,37 @@ from lce_core.store.records import sync, write_json
 
 ORDER = "order.json"
 PART_LEASES = "*.*.json"
-"""Glob pattern of the parts' leases. It excludes the leases of whole steps, <step id>.json."""
+"""Excludes the leases of whole steps, <step id>.json."""
 
 
 class Parts:
-    """The parts of one step: their list (order.json), their results and their leases.
-
-    Args:
-      folder: The step's progress folder.
-      leases: The store's folder of leases.
-    """
+    """The parts of one step: their list (order.json), their results and their leases."""
 
     def __init__(self, folder: Path, leases: Path) -> None:
         self.folder, self._leases = folder, leases
 
     def open(self) -> None:
-        """Create the step's progress folder. Call this before `ask` and `write`."""
+        """Create the step's progress folder, before `ask` and `write`."""
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
-        """Ask other workers to compute parts: write order.json, replacing an earlier one.
-
-        Args:
-          order: JSON object. Its field `parts` is an object whose keys are the names of the parts.
-        """
+        """Ask other workers to compute parts: write order.json, whose `parts` has them by name."""
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
-        """Return the object last passed to `ask`, or None if its file is missing or damaged."""
+        """Return the object last passed to `ask`; None if its file is missing or damaged."""
         with contextlib.suppress(OSError, ValueError):
             order = read_mapping(self.folder / ORDER)
             return order if isinstance(order.get("parts"), dict) else None
         return None
 
     def left(self) -> dict[str, bool]:
-        """Return the names of unfinished parts; True if a live worker is computing the part."""
+        """Return the unfinished parts; True if a live worker is computing the part."""
         order = self.order()
         names = order["parts"] if order else ()
         return {name: self._is_held(name) for name in names if not self.has(name)}
 
     def free(self) -> list[str]:
-        """Return the names of unfinished parts that no live worker is computing."""
         return [name for name, is_held in self.left().items() if not is_held]
 
     def has(self, name: str) -> bool:
@@ -73,7 +62,6 @@ class Parts:
         return self._file(name).is_file()
 
     def read(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays of a finished part, or None if its file is missing or damaged."""
         with contextlib.suppress(OSError):
             return from_bytes(read_file(self._file(name)))
         return None
@@ -82,15 +70,12 @@ class Parts:
         """Save the result of a finished part.
 
         Raises:
-          FileNotFoundError: if the progress folder does not exist. The store removes it when the
-            step is finished.
-          OSError: if the file cannot be written, for example on a full disk.
+          FileNotFoundError: if the store has removed the folder, because the step is finished.
         """
         write_file(self._file(name), to_bytes(arrays), durable=True)
         sync(self.folder)
 
     def lease(self, name: str) -> Lease | None:
-        """Acquire and return the lease of a part; None if a live process is computing the part."""
         return Lease.acquire(self._leases, self._lease(name))
 
     def _is_held(self, name: str) -> bool:
@@ -104,5 +89,5 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """Return the ids of all steps whose worker asks other workers to compute parts of the step."""
+    """Return the ids of steps whose worker asks others for help."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}

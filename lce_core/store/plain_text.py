@@ -1,8 +1,7 @@
 r"""Find and replace characters that files and servers cannot store: lone surrogates and NUL.
 
-JSON, YAML, file names and tokenizers written in Python can produce strings with a lone surrogate
-(half of a surrogate pair, such as \ud800). UTF-8 cannot encode it, so Parquet, DuckDB, MLflow and
-Prefect cannot store it. Programs written in C treat NUL (U+0000) as the end of a text.
+JSON, YAML, file names and tokenizers can produce strings with a lone surrogate (half of a pair,
+such as \ud800), which UTF-8 cannot encode. Programs written in C treat NUL as the end of a text.
 """
 
 from __future__ import annotations
@@ -14,17 +13,15 @@ from typing import Any
 from lce_core.errors import SpecError
 
 REPLACEMENT = "\ufffd"
-"""Unicode's replacement character, written instead of a lone surrogate."""
 _LONE = re.compile("[\ud800-\udfff]")
 _REFUSED = re.compile("[\x00\ud800-\udfff]")
 
 
 def require_text(value: object, where: str) -> None:
-    """Check that no string or key in nested lists and mappings has a lone surrogate or NUL.
+    """Check that no string or key, also nested, has a lone surrogate or NUL.
 
     Raises:
-      SpecError: if a string or key has one. The error names the character, its position in the
-        string and the path of the string, which starts with `where`.
+      SpecError: with the character, its position in the string and the string's path.
     """
     for place, text, found in _found(_REFUSED, value, where):
         raise SpecError(
@@ -41,7 +38,7 @@ def lone_surrogates(value: object, where: str = "") -> list[str]:
 
 
 def writable(value: Any) -> Any:
-    """Return a copy of `value`, also nested, in which U+FFFD replaces every lone surrogate."""
+    """Return a copy, also nested, in which U+FFFD replaces every lone surrogate."""
     if isinstance(value, str):
         return _LONE.sub(REPLACEMENT, value)
     if isinstance(value, Mapping):
@@ -52,7 +49,6 @@ def writable(value: Any) -> Any:
 
 
 def _found(wanted: re.Pattern[str], value: object, where: str) -> Iterator[tuple[str, str, int]]:
-    """Yield path, text and index of the first match for each string or key with a match."""
     if isinstance(value, str):
         if match := wanted.search(value):
             yield writable(where), value, match.start()

@@ -1,12 +1,12 @@
-"""Read and write home/studies/<study>/plan.json, and keep what earlier plans contained.
+"""Read and write home/studies/<study>/plan.json, and keep the ids of earlier plans.
 
-A new plan replaces the previous one. earlier.json lists the ids of steps that only earlier plans
-contain and whose artifacts are still in the store. `lce plan` reads it to explain which steps
-replaced them. `lce gc` keeps their artifacts only if input data of the last plan was missing.
+earlier.json lists the ids of steps that only earlier plans contain and whose artifacts are still in
+the store, so that `lce plan` can explain which steps replaced them. `lce gc` keeps these artifacts
+only if input data of the last plan was missing.
 
-expectations.json lists each version of a study's hypothesis, expectations and design (seeds,
-methods, benchmarks with lengths and settings), with the time and the number of results at which a
-run first saw this version. The last version without results counts; later ones are amendments.
+expectations.json lists each version of a study's hypothesis, expectations and design, with the time
+and the number of results at which a run first saw it. The last version without results counts;
+later ones are amendments.
 
 looks.json lists the looks of a study with `looks`: time, look, version of the expectations, and the
 outcome of each comparison. Only looks at the plan's own version count.
@@ -32,7 +32,7 @@ EXPECTATIONS = "expectations.json"
 LOOKS = "looks.json"
 _DAMAGED = "expectations.damaged.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Exceptions that a missing or damaged plan.json or earlier.json can cause."""
+"""Exceptions of a missing or damaged plan.json or earlier.json."""
 
 _TEXT_OR_NONE = (str, type(None))
 _CELL = {
@@ -76,15 +76,14 @@ _PLAN = {
     "kinds": dict,
     "trainings": list,
 }
-"""Keys of a plan, with the types of their values. `_CELL`, `_TRAINING` and `_COMPARISON` describe
-the entries of the plan's lists `cells`, `trainings` and `expects` in the same way."""
+"""Keys of a plan, with the types of their values; below, those of its lists' entries."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
-    """Read a plan.json, which contains the output of `StudyPlan.to_json`, and check its keys.
+    """Read a plan.json (the output of `StudyPlan.to_json`) and check its keys.
 
     Raises:
-      OSError: if the file does not exist or cannot be read.
+      OSError: if the file cannot be read.
       ValueError: if the content is not a plan.
     """
     plan = read_mapping(file)
@@ -109,13 +108,7 @@ def read_plan(file: Path) -> dict[str, Any]:
 def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
     """Append a plan's hypothesis and expectations to expectations.json, if they are new.
 
-    Args:
-      folder: The study's folder, home/studies/<study>.
-      plan: The output of `StudyPlan.to_json`.
-      held: Ids of the steps whose artifacts are in the store.
-
-    Raises:
-      SpecError: if the file registers another study.
+    `held` are ids of the steps whose artifacts are in the store.
     """
     found = registrations(folder)
     if not found and (folder / EXPECTATIONS).exists():
@@ -141,17 +134,12 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
 
 
 def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the registered part of a plan (hypothesis, expectations, looks), and its digest."""
     content = {key: plan[key] for key in ("hypothesis", "expects", "looks") if key in plan}
     return content, fingerprint(content)
 
 
 def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield each change after the first result: the version that made it, and the change in words.
-
-    Args:
-      versions: A study's registrations, oldest first.
-    """
+    """Yield each change after the first result: the version that made it, and its description."""
     for before, after in itertools.pairwise(versions):
         if not after["results_before"]:
             continue
@@ -176,13 +164,11 @@ def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
 
 
 def looks(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the looks at the plan's hypothesis and expectations, oldest first."""
     _, digest = _registered(plan)
     return [one for one in all_looks(folder) if one["sha256"] == digest]
 
 
 def all_looks(folder: Path) -> list[dict[str, Any]]:
-    """Return all entries of looks.json, oldest first; none if the file is unreadable."""
     try:
         found: list[dict[str, Any]] = read_mapping(folder / LOOKS)["looks"]
         for one in found:
@@ -200,12 +186,6 @@ def record_look(
     """Append a look with the outcome of each comparison to looks.json, unless it is there.
 
     Several hosts may test the same look; the first outcomes are final.
-
-    Args:
-      folder: The study's folder, home/studies/<study>.
-      plan: The output of `StudyPlan.to_json`.
-      look: Number of the look, counted from 1.
-      comparisons: The tested comparisons, with the keys of `_TESTED`.
     """
     _, digest = _registered(plan)
     found = all_looks(folder)
@@ -220,7 +200,6 @@ def record_look(
 
 
 def registrations(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of expectations.json, oldest first; none if the file is unreadable."""
     try:
         found: list[dict[str, Any]] = read_mapping(folder / EXPECTATIONS)["registrations"]
         for one in found:
@@ -241,27 +220,17 @@ def _require(content: Any, types: Mapping[str, Any]) -> None:
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the step ids in a plan's JSON.
-
-    Raises:
-      Exception: one of the types in `UNREADABLE`, if `plan` is not a plan.
-    """
     yield from (step_id[:ID_DIGITS] for step_id in plan["steps"])
 
 
 def ids_of_study(folder: Path) -> set[str]:
-    """Return the step ids in a study folder's plan.json and earlier.json; skip unreadable files."""
     return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
 
 
 def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
     """Write plan.json of a study, and add the replaced plan's step ids to earlier.json.
 
-    Args:
-      folder: The study's folder, home/studies/<study>.
-      plan: The output of `StudyPlan.to_json`.
-      held: Ids of the steps whose artifacts are in the store. earlier.json keeps only these, and
-        drops those that the new plan contains.
+    earlier.json keeps only ids in `held`, whose artifacts the store has.
     """
     earlier = ids_of_study(folder).intersection(held)
     with contextlib.suppress(*UNREADABLE):

@@ -1,9 +1,8 @@
 """Detect that the code of a user's own plug-in changed while its VERSION did not.
 
-The author of a plug-in raises VERSION when the plug-in's results change, but may forget it.
-Therefore a record also contains a digest of the code that ran. The plug-ins that lce contains need
-no digest, because the record states lce's version and commit. A user can declare old and new code
-equivalent (`AcceptedCode`), so that finished steps are not computed again.
+A record contains a digest of the plug-in's code, as its author may forget to raise VERSION. The
+plug-ins of lce need none, because the record states lce's commit. A user can declare old and new
+code equivalent (`AcceptedCode`), so that finished steps are not computed again.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
 ACCEPTED = "accepted_plugins.json"
-"""File in LCE_HOME with the code digests that a user declared equivalent."""
 
 PluginFolders = Mapping[str, Sequence[Path]]
-"""The user's plug-in folders, by the name of the lce package to which their plug-ins belong, such
-as "lce_core.methods"."""
+"""The user's plug-in folders, by lce package such as "lce_core.methods"."""
 
 
 class PluginChange(BaseModel):
@@ -33,14 +30,13 @@ class PluginChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     plugin: str
-    """Plug-in folder and name, such as "methods/mine"."""
+    """Folder and name, such as "methods/mine"."""
     version: int
     was: str
-    """Digest of the code with which the step was computed."""
+    """Code digest of the finished step."""
     now: str
     """Digest of the present code."""
     file: str
-    """Path of the plug-in's file."""
 
     def __str__(self) -> str:
         return f"{self.plugin} changed, VERSION {self.version} did not ({self.file})"
@@ -55,15 +51,10 @@ class AcceptedCode:
         self._groups = self._read()
 
     def covers(self, change: PluginChange) -> bool:
-        """Return True if the user declared the old and the new code of the change equivalent."""
         return {change.was, change.now} <= set(self._groups.get(_key(change), ()))
 
     def accept(self, changes: Iterable[PluginChange]) -> None:
-        """Declare the old and new code of each change equivalent, and save the declaration.
-
-        Raises:
-          OSError: if the file cannot be written.
-        """
+        """Declare the old and new code of each change equivalent, and save the declaration."""
         with locked(self._home / "leases"):
             groups = self._read()  # another process may have accepted something meanwhile
             for change in changes:
@@ -89,13 +80,9 @@ def code_digest(file: Path, user_folders: PluginFolders) -> str:
     """Return a sha256 over the names and contents of a plug-in's file and its helper modules.
 
     Helper modules are the modules in or beside the user's plug-in folders that the file imports,
-    directly or through other helpers; an imported package counts with all its modules. The digest
-    does not cover data files, installed libraries and modules that are imported by a computed name.
-    Names are relative to the plug-in folder, so moving the folder does not change the digest.
-
-    Args:
-      file: The plug-in's file, or `__init__.py` if the plug-in is a package.
-      user_folders: The user's plug-in folders. One of them, or its parent, contains `file`.
+    directly or through other helpers; an imported package counts with all its modules. Data files,
+    installed libraries and modules imported by a computed name do not count. Names are relative to
+    the plug-in folder, so moving the folder does not change the digest.
     """
     contents: dict[str, bytes] = {}
     waiting = _modules(file.parent) if file.name == "__init__.py" else [file]
@@ -114,10 +101,9 @@ def code_digest(file: Path, user_folders: PluginFolders) -> str:
 
 
 def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, Path]:
-    """Return the lce package of a user's file, such as "lce_core.methods", and its plug-in folder.
+    """Return the lce package (such as "lce_core.methods") and plug-in folder of a user's file.
 
-    A helper module beside a plug-in folder belongs to no package of lce: return "" and the parent
-    of the plug-in folder.
+    A helper module beside a plug-in folder belongs to "" and the folder's parent.
     """
     for package, folders in user_folders.items():
         for folder in folders:
@@ -128,15 +114,11 @@ def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, P
 
 
 def _parent_package(file: Path, package: str, folder: Path) -> list[str]:
-    """Return the absolute name of the package that contains the module `file`, split at dots."""
     return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
 
 
 def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
-    """Yield the names in a module's import statements: absolute and split at dots.
-
-    `package` is the package that contains the module, to resolve relative imports.
-    """
+    """Yield the absolute names that a module of `package` imports, split at dots."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
@@ -154,10 +136,6 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
 
 
 def _files_of_module(name: list[str], folder: Path, user_folders: PluginFolders) -> list[Path]:
-    """Return the user's files that importing the module `name` loads.
-
-    Return none for modules of lce or of installed libraries.
-    """
     for package, folders in user_folders.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):

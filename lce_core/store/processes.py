@@ -1,7 +1,6 @@
 """Identify a process by pid and start time, because the system reuses pids.
 
-The start time counts from boot. A start time since the epoch would change when a user sets the
-clock, because the system derives it from the current time.
+Start times count from boot; those since the epoch change when a user sets the clock.
 """
 
 from __future__ import annotations
@@ -14,11 +13,7 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """Return a process's start time in seconds since boot; since the epoch if there is no /proc.
-
-    Raises:
-      psutil.NoSuchProcess: if no process has this pid.
-    """
+    """Return a process's start time in seconds since boot; since the epoch if there is no /proc."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         # The start time is field 22 of proc(5). Split after the last ")", because field 2, the
@@ -29,10 +24,7 @@ def started(pid: int) -> float:
 
 
 def running(pid: int, at: float) -> psutil.Process | None:
-    """Return the process with this pid and start time, or None if it has exited.
-
-    `at` is the start time that `started` returned. A later process with the same pid has another.
-    """
+    """Return the process with this pid and start time, or None if it has exited."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if abs(started(pid) - at) < 1.0 and process.status() != psutil.STATUS_ZOMBIE:

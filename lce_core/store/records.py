@@ -108,13 +108,6 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Read and verify `folder`/record.json.
-
-        Raises:
-          OSError: if the file cannot be read.
-          SealError: if the content does not match the digest in the file.
-          ValueError: if the file is not a record.
-        """
         return cls.parse(read_file(folder / RECORD))
 
     @classmethod
@@ -148,7 +141,6 @@ class Record(BaseModel):
         return {name: entry for name, entry in self.files.items() if name not in weights}
 
     def has_weights_elsewhere(self, folder: Path) -> bool:
-        """Return True if the artifact in `folder` has trained weights, but not in this folder."""
         return len(self.files_in(folder)) < len(self.files)
 
     def write(self, folder: Path) -> None:
@@ -220,7 +212,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Call fsync on a file or folder, so that its content or entries survive a machine crash."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -240,7 +231,6 @@ def _versions() -> dict[str, str]:
 
 @functools.cache
 def cpu_name() -> str:
-    """Return the model name of this machine's CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -250,10 +240,6 @@ def cpu_name() -> str:
 
 
 def _loaded_torch() -> Any:
-    """Return the module torch if this process has already imported it, else None.
-
-    Importing torch here would slow down planning.
-    """
     return sys.modules.get("torch")
 
 

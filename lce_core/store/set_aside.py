@@ -1,4 +1,4 @@
-"""Rename a damaged database, so that lce can create a new one and the user can inspect the old one.
+"""Rename a damaged database, so that lce can create a new one and the user can inspect it.
 
 A damaged database must not stop a command. lce can rebuild the catalog and MLflow's database from
 the store; Prefect's database contains only the history of runs.
@@ -14,21 +14,14 @@ from pathlib import Path
 from lce_core.errors import StoreError
 
 SIDE_FILES = ("-wal", "-shm", "-journal", ".wal")
-"""Suffixes of the files that SQLite and DuckDB write beside a database."""
+"""Suffixes of files that SQLite and DuckDB write beside a database."""
 
 
 def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
-    """Rename a database and its side files, and print a line about that to standard error.
+    """Rename a database and its side files, and say so on standard error.
 
-    The caller must hold the lock under which lce creates the database.
-
-    Args:
-      path: Path of the database; a folder or another object may be in its place.
-      why: The fault, as a phrase that completes "it is ...", such as "damaged (...)" or "a folder".
-      along: Further files or folders to rename, because they belong to this database.
-
-    Raises:
-      StoreError: if a file cannot be renamed.
+    The caller holds the lock under which lce creates the database. `why` completes "it is ...".
+    `along` are further paths that belong to the database.
     """
     mark = free_mark(path)
     # Rename side files first: a new database would replay an old write-ahead log beside it.
@@ -55,7 +48,7 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
 
 
 def free_mark(path: Path) -> str:
-    """Return an unused suffix for a renamed file or folder: ".set-aside-" and the UTC time."""
+    """Return an unused suffix for a renamed file: ".set-aside-" and the UTC time."""
     first = mark = time.strftime(".set-aside-%Y%m%dT%H%M%SZ", time.gmtime())
     number = 1
     while path.with_name(path.name + mark).exists():

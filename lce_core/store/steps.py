@@ -2,8 +2,7 @@
 
 A step has a kind with a version, a spec (all its settings) and parents (the steps whose results it
 reads). The sha256 of these is the step's fingerprint. The spec is JSON, so that code that only
-reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it. The step's name is for
-display only.
+reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it.
 """
 
 from __future__ import annotations
@@ -16,24 +15,19 @@ from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
 
 MAX_NAME_BYTES = 220
-"""Maximum bytes of a step's name. The name of the artifact's folder consists of this name and the
-step's id, and file systems limit it to 255 bytes."""
+"""Limit of a name: folder names contain it and the id; file systems limit them to 255 bytes."""
 
 
 class Spec(Protocol):
-    """Interface of a step's spec: all settings that determine the step's result, except parents."""
+    """A step's settings that, with its parents, determine its result."""
 
     @property
     def kind(self) -> str:
-        """Step kind, such as "cell"; also the name of the store's folder for such artifacts."""
+        """Such as "cell"; also the name of the store's folder."""
 
     @property
     def version(self) -> int:
-        """Version of the step kind, part of the fingerprint.
-
-        Developers increase it when a change of the kind's code, or of a default in study files,
-        changes results. Plug-ins have their own VERSION.
-        """
+        """Part of the fingerprint; raised when a change of code or of a default changes results."""
 
     def identity(self) -> dict[str, Any]:
         """Return the JSON values that enter the fingerprint."""
@@ -45,31 +39,28 @@ class Step:
 
     kind: str
     name: str
-    """Readable part of the artifact's folder name."""
+    """Display name, part of the artifact's folder name."""
     spec: Mapping[str, Any]
     """The output of `Spec.identity`."""
     parents: Mapping[str, str]
-    """Fingerprints of the parent steps, by role such as "rows" or "checkpoint"."""
+    """Fingerprints by role such as "rows" or "checkpoint"."""
     lineage: Mapping[str, Any]
-    """The spec with the parents' lineages nested in it, by role. The differences between the
-    lineages of two steps are the settings that changed."""
+    """The spec with the parents' lineages nested in it, by role; it shows settings that changed."""
     fingerprint: str
     axes: Mapping[str, Any] = field(default_factory=dict)
-    """Method, seed, length and similar values, for display and lookup. Not part of the
-    fingerprint."""
+    """Method, seed, length and similar values, for display and lookup, not in the fingerprint."""
 
     @property
     def folder(self) -> str:
-        """Path of the artifact below the store's `artifacts` folder."""
+        """Path below the store's `artifacts` folder."""
         return f"{self.kind}/{self.name}-{self.id}"
 
     @property
     def id(self) -> str:
-        """First `ID_DIGITS` hex digits of the fingerprint, used in folder names and SQL views."""
+        """First `ID_DIGITS` hex digits of the fingerprint."""
         return self.fingerprint[:ID_DIGITS]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as JSON; `Step(**payload)` restores it."""
         return {key: getattr(self, key) for key in self.__dataclass_fields__}
 
 
@@ -81,14 +72,7 @@ def make_step(
 ) -> Step:
     """Build a step and compute its fingerprint and lineage.
 
-    Args:
-      spec: The step's settings.
-      name: Readable name, used in the artifact's folder name.
-      parents: Steps whose results this step reads, by role such as "rows" or "checkpoint".
-      axes: See `Step.axes`.
-
-    Raises:
-      SpecError: if the spec has values that JSON cannot represent, or the name is too long.
+    `parents` are by role such as "rows" or "checkpoint".
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise SpecError(
@@ -107,7 +91,7 @@ def make_step(
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the fields in which two lineages differ, as "path: old -> new", least nested first.
 
-    "default" stands for a value that a lineage lacks.
+    "default" stands for a missing value.
     """
     before, after = _flat(old), _flat(new)
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]

@@ -36,11 +36,9 @@ class StudyFolders:
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Save a study's plan, which the catalog reads, and its study file's path (`source`).
+        """Save a study's plan, its study file's path and new hypotheses or expectations.
 
-        The key `arguments` of the plan has the arguments of `lce run` that compute the study.
-        If the hypothesis or an expectation is new, register it with the time and the number of
-        results that the study already has.
+        The plan's key `arguments` has the arguments of `lce run` that compute the study.
         """
         folder, held = self._make_folder(study), Listing(self._artifacts).ids
         register(folder, plan, held)
@@ -52,24 +50,18 @@ class StudyFolders:
         write_file(self._make_folder(study) / LOCK, text.encode())
 
     def source(self, study: str) -> str | None:
-        """Return the path of the file from which the study was last planned; None if unknown."""
+        """Return the path of the last planned study file; None if unknown."""
         try:
             return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):
             return None
 
     def plan(self, study: str) -> dict[str, Any] | None:
-        """Return a study's last plan (see `StudyPlan.to_json`), or None if there is none.
-
-        Raises:
-          OSError: if the file cannot be read.
-          ValueError: if the file is not a plan.
-        """
+        """Return a study's last plan (see `StudyPlan.to_json`), or None if there is none."""
         path = self._folder / study / PLAN
         return _plan(path) if path.exists() else None
 
     def arguments(self, study: str) -> list[str]:
-        """Return the arguments of `lce run` in the study's last plan; [] if there is none."""
         try:
             return list(read_plan(self._folder / study / PLAN).get("arguments", []))
         except (OSError, ValueError):
@@ -79,7 +71,7 @@ class StudyFolders:
         """Return the last plans of all studies, sorted by study name, for display.
 
         So that one broken study does not hide the others, skip unreadable plans and replace lone
-        surrogates (`lce_core.store.plain_text`). Report both on standard error.
+        surrogates. Report both on standard error.
         """
         plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
@@ -91,10 +83,7 @@ class StudyFolders:
         return plans
 
     def registrations(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the versions of each study's hypothesis and expectations (see `planned`).
-
-        Lone surrogates are replaced, as in `plans`.
-        """
+        """Return the versions of each study's hypothesis and expectations (see `planned`)."""
         found = sorted(self._folder.glob(f"*/{EXPECTATIONS}"))
         return {
             file.parent.name: writable(
@@ -108,11 +97,9 @@ class StudyFolders:
         }
 
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the looks at a plan's expectations that runs have recorded, oldest first."""
         return looks(self._folder / plan["study"], plan) if "looks" in plan else []
 
     def latest_looks(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the looks of each study at its last registered expectations, oldest first."""
         found = {}
         for file in sorted(self._folder.glob(f"*/{LOOKS}")):
             digests = [version["sha256"] for version in registrations(file.parent)]
@@ -121,13 +108,11 @@ class StudyFolders:
         return found
 
     def has_other_looks(self, plan: Mapping[str, Any]) -> bool:
-        """Return True if all recorded looks are at other expectations than the plan's."""
         return bool(all_looks(self._folder / plan["study"])) and not self.looks(plan)
 
     def record_look(
         self, plan: Mapping[str, Any], look: int, comparisons: Iterable[Mapping[str, Any]]
     ) -> None:
-        """Record the outcomes of a look, counted from 1, so that later runs keep them."""
         record_look(self._make_folder(plan["study"]), plan, look, comparisons)
 
     def _make_folder(self, study: str) -> Path:

@@ -12,24 +12,19 @@ from lce_core.store.odd_files import remove
 from lce_core.store.parts import PART_LEASES
 
 ABANDONED_SECONDS = 3600.0
-"""Age after which a temporary file is removed. A live process renames its temporary files within
-seconds."""
+"""Live processes rename their temporary files within seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
-"""Folders of a home in which lce writes temporary files before it renames them."""
+"""Folders of a home in which lce writes temporary files."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
-"""Matches the names of temporary files: those of `write_file`, and of tests of a file system."""
+"""Names of temporary files of `write_file` and of file system tests."""
 
 
 def sweep(store: Store) -> list[str]:
-    """Remove leftovers of dead processes from a store.
+    """Remove leftovers of dead processes; return names of removed unfinished artifacts.
 
-    Remove unfinished artifacts, leases of parts whose worker died, old temporary files, and the
-    progress, leases and failures of finished steps. Keep an unfinished artifact if a live process
-    on any host holds the lease of its step. A step with a damaged artifact does not count as
-    finished, because another process may be computing it again.
-
-    Returns:
-      Folder names of the removed unfinished artifacts.
+    These are unfinished artifacts without a live lease on any host, leases of parts whose worker
+    died, old temporary files, and the progress, leases and failures of finished steps. A step with
+    a damaged artifact is unfinished: another process may be computing it again.
     """
     swept, leases = [], store.home / "leases"
     with locked(leases):

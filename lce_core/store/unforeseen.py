@@ -1,8 +1,8 @@
 """Convert exceptions other than `LceError` into errors for the user of a command.
 
-Any command can fail because the disk of LCE_HOME is full, read-only or broken, or because a file in
-LCE_HOME was replaced or made unreadable. The user then gets one sentence that names the file. Any
-other exception is a bug in lce: the user gets a `DefectError`, and a file with the traceback.
+If the disk of LCE_HOME is full, read-only or broken, or a file in it was replaced or made
+unreadable, the user gets one sentence that names the file. Any other exception is a bug in lce: the
+user gets a `DefectError`, and a file with the traceback.
 """
 
 from __future__ import annotations
@@ -19,18 +19,13 @@ from lce_core.errors import DefectError, LceError, StoreError
 from lce_core.store.failures import classify, disk_full, full_disk_in
 
 FULL_BYTES = 1 << 20
-"""Free bytes on the disk below which an I/O or database error is attributed to a full disk."""
+"""Free space below which an I/O or database error counts as a full disk."""
 _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy", "sqlite3")
 """Packages that raise disk errors without an errno."""
 
 
 def explained(error: Exception, home: Path) -> LceError:
-    """Return the error that a command reports to the user for an exception.
-
-    Args:
-      error: Any exception; an `LceError` is returned unchanged.
-      home: The store's folder.
-    """
+    """Return the error that a command reports for an exception; an `LceError` is unchanged."""
     if isinstance(error, LceError):
         return error
     if disk := _disk_fault(error, home):
@@ -41,8 +36,7 @@ def explained(error: Exception, home: Path) -> LceError:
                 os.fsdecode(one.filename) if isinstance(one.filename, bytes) else f"{one.filename}",
                 one.strerror or str(one),
                 "a file or folder that lce created and this user may read and write",
-                "move it away or correct its permissions, then run again; `lce doctor` checks the"
-                " rest of LCE_HOME",
+                "move it away or correct its permissions; `lce doctor` checks all of LCE_HOME",
             )
     return DefectError(
         "internal error",
@@ -53,7 +47,6 @@ def explained(error: Exception, home: Path) -> LceError:
 
 
 def _disk_fault(error: Exception, home: Path) -> str | None:
-    """Return the system's message for a full or read-only disk; None if the cause is another."""
     for one in _chain(error):
         if classify(one) == "disk_full":
             strerror = one.strerror if isinstance(one, OSError) else None
@@ -82,10 +75,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _saved_traceback(error: Exception) -> str:
-    """Write the traceback to a temporary file and return the file's path.
-
-    If writing fails, print the traceback to standard error and return "the traceback above".
-    """
+    """Write the traceback to a temporary file, or else to standard error; return its place."""
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(

@@ -1,7 +1,6 @@
 """Compare recomputed cells with the stored results, for `lce verify`.
 
-A cell is one benchmark task at one length for one variant of a model. Each comparison is written to
-home/verifications/<cell id>-<time>.json. Comparing changes no artifact.
+Each comparison is written to home/verifications/<cell id>-<time>.json, and changes no artifact.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ class _Section(BaseModel):
 
 
 class Metric(_Section):
-    """One metric of a cell: stored value (`committed`) and recomputed value (`again`).
-
-    A value is None if the stored or the recomputed result lacks the metric.
-    """
+    """A metric's stored value (`committed`) and recomputed value (`again`); None where missing."""
 
     metric: str
     committed: float | None
@@ -44,7 +40,6 @@ class Metric(_Section):
 
     @property
     def difference(self) -> float | None:
-        """Absolute difference of stored and recomputed value; None if one is missing."""
         if self.committed is None or self.again is None:
             return None
         return abs(self.committed - self.again)
@@ -56,49 +51,37 @@ class Verification(_Section):
     cell: str
     fingerprint: str
     verified_at: str
-    """Time of the comparison in UTC, ISO 8601."""
+    """UTC, ISO 8601."""
     committed_at: str
     environment: str
-    """Id that the catalog gives the environment of the recomputation: the first `ID_DIGITS` digits
-    of the fingerprint of `Record.environment`. Empty if recomputing failed."""
+    """Catalog id of the recomputation's environment (`Record.environment`); empty if it failed."""
     same_environment: bool
     tolerance: float
-    """Maximum relative difference at which two values agree."""
+    """Maximum relative difference."""
     metrics: list[Metric] = []
     num_samples: int = 0
-    """Number of scored prompts; the larger number if the two results differ in it."""
+    """Scored prompts, of the result with more."""
     num_same_samples: int = 0
-    """Number of prompts whose samples are equal in every field."""
+    """Prompts whose samples are equal in every field."""
     largest_sample_difference: float | None = None
-    """Largest absolute difference between a prompt's two scores; None if no prompt has both."""
+    """Absolute difference of a prompt's two scores; None if no prompt has both."""
     largest_nll_difference: float | None = None
-    """Largest absolute difference between the two mean NLLs of a bin of token positions, in nats
-    per token; None if no bin has both."""
+    """Absolute difference of two mean NLLs of a bin, in nats per token; None if no bin has both."""
     identical: bool = False
     """True if all scores, samples, losses and arrays are equal, without any tolerance."""
     agrees: bool = False
     """True if every metric, every sample's score and every bin's NLL is within the tolerance."""
     error: str | None = None
-    """Why the cell could not be recomputed; None if it was recomputed."""
+    """Why the cell could not be recomputed."""
 
 
 def sampled(
     steps: Sequence[T], fingerprint_of: Callable[[T], str], sample: str, seed: int
 ) -> list[T]:
-    """Return a random sample of steps, in the order of `steps`.
+    """Return a random sample of steps ("5%", rounded up, or a number), in the order of `steps`.
 
-    Choose the steps with the smallest hashes of seed and fingerprint. When a study grows, the
-    sample therefore contains mostly the same cells as before.
-
-    Args:
-      steps: The steps to draw from.
-      fingerprint_of: Returns a step's fingerprint.
-      sample: Size of the sample: a percentage of the steps such as "5%", rounded up to a whole
-        number of steps, or a number of steps.
-      seed: Seed of the draw.
-
-    Raises:
-      SpecError: if the sample is neither a percentage in (0, 100] nor an integer of at least 1.
+    The smallest hashes of seed and fingerprint are chosen, so that the sample of a grown study
+    contains mostly the same cells as before.
     """
     number = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", sample.strip())
     size = float(number[1]) if number else 0.0
@@ -124,13 +107,7 @@ def sampled(
 def compare(
     committed: tuple[Path, Record], again: tuple[Path, Record], tolerance: float
 ) -> Verification:
-    """Compare two results of one cell.
-
-    Args:
-      committed: Artifact folder and record of the stored result.
-      again: Artifact folder and record of the recomputed result.
-      tolerance: Maximum relative difference at which two values agree; 0 requires equal numbers.
-    """
+    """Compare two results (folder, record) of one cell by a relative tolerance."""
     (old_folder, old), (new_folder, new) = committed, again
     before, after = _scores(old), _scores(new)
     metrics = [
@@ -164,13 +141,12 @@ def compare(
 
 
 def not_computed(record: Record, error: str, tolerance: float) -> Verification:
-    """Build the verification of a cell that could not be recomputed."""
     about = _about(record, tolerance)
     return Verification(**about, environment="", same_environment=False, error=error)
 
 
 def keep(home: Path, verification: Verification) -> Path:
-    """Write a verification to `home`/verifications and return the file's path."""
+    """Write a verification below the home and return the file's path."""
     folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"
@@ -179,7 +155,6 @@ def keep(home: Path, verification: Verification) -> Path:
 
 
 def kept(home: Path) -> Iterator[Verification]:
-    """Yield all readable verifications of a store, sorted by cell and time."""
     for file in sorted((home / VERIFICATIONS).glob("*.json")):
         try:
             yield Verification.model_validate_json(read_file(file))
@@ -202,10 +177,7 @@ def _scores(record: Record) -> dict[str, float]:
 
 
 def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return pairs of rows with equal index from the Parquet file `name` in both result folders.
-
-    If one table is shorter, its missing rows are empty mappings.
-    """
+    """Return pairs of rows of two Parquet files; missing rows of the shorter are empty."""
     before, after = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
     longest = max(len(before), len(after))
     filled = ([*rows, *({} for _ in range(longest - len(rows)))] for rows in (before, after))

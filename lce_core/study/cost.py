@@ -1,14 +1,13 @@
 """Predict the FLOPs and memory traffic of a step from model shape and sequence length.
 
 A matrix product costs 2 FLOPs per weight and token. In a mixture of experts, only the router and
-the token's active experts count. Attention (the scores and the weighted sum of
-values) costs 4 x layers x heads x head dimension FLOPs per pair of token and key. In a causal
-sequence of L tokens, a token attends to L / 2 keys on average. The backward pass of a matrix
-product costs twice its forward pass, or as much as the forward pass if its weights receive no
-gradient. Recomputation (gradient checkpointing) does not count, so that `model_flops_utilisation`
-of runs with and without recomputation can be compared. Embedding lookups count as free. Generating
-one token for each sequence of a batch reads all weights once, and all cached keys and values of the
-batch. Of the experts it reads at most the active ones of each sequence.
+the token's active experts count. Attention (scores and weighted sum of values) costs 4 x layers x
+heads x head dimension FLOPs per pair of token and key. In a causal sequence of L tokens, a token
+attends to L / 2 keys on average. The backward pass of a matrix product costs twice its forward
+pass, or once if its weights receive no gradient. Recomputation does not count, so that
+`model_flops_utilisation` of runs with and without it can be compared. Embedding lookups count as
+free. Generating one token for each sequence of a batch reads all weights once (of the experts at
+most the active ones of each sequence), and all cached keys and values of the batch.
 """
 
 from __future__ import annotations
@@ -22,11 +21,7 @@ H100_PEAK_FLOPS = 989e12
 
 
 def matmul_parameters(shape: ModelShape, geometry: RopeGeometry, num_tokens: int = 1) -> int:
-    """Count the weights in matrix products: attention, MLP and the language-model head.
-
-    In a mixture of experts, this counts the router and as many experts as `num_tokens` tokens can
-    activate.
-    """
+    """Count the weights in matrix products: attention, MLP and the language-model head."""
     queries = geometry.num_heads * geometry.head_dim
     keys = geometry.num_kv_heads * geometry.head_dim
     attention = shape.hidden_size * (2 * queries + 2 * keys)
@@ -41,7 +36,6 @@ def matmul_parameters(shape: ModelShape, geometry: RopeGeometry, num_tokens: int
 
 
 def stored_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Count the weights in matrix products, with all experts of a mixture."""
     every = shape.experts.total if shape.experts else 1
     return matmul_parameters(shape, geometry, num_tokens=every)
 
@@ -55,12 +49,11 @@ def num_parameters(base: LanguageModel) -> int:
 
 
 def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> float:
-    """Return the attention FLOPs of a forward pass for one token that attends to `keys` keys."""
     return 4.0 * shape.num_layers * geometry.num_heads * geometry.head_dim * keys
 
 
 def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> float:
-    """Return the mean forward FLOPs per token of a causal sequence of `length` tokens."""
+    """Return the mean forward FLOPs per token of a causal sequence."""
     keys = length / 2
     if local := shape.local:
         fewer = keys - SlidingWindow(local.window).mean_keys(length)
@@ -69,12 +62,12 @@ def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> f
 
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
-    """Return the mean forward and backward FLOPs per token for training rows of `length` tokens."""
+    """Return the mean forward and backward FLOPs per token of a row."""
     return 3.0 * forward_flops(shape, geometry, length)
 
 
 def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Return the number of elements that the key-value cache stores per token, over all layers."""
+    """Return the elements in the key-value cache per token, over all layers."""
     return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 
@@ -83,5 +76,5 @@ def model_flops_utilisation(
     flops_per_token: float,
     peak_flops: float = H100_PEAK_FLOPS,
 ) -> float:
-    """Return the model FLOPs utilisation (MFU) of one device, as a fraction of `peak_flops`."""
+    """Return the model FLOPs utilisation (MFU) of one device, 0..1."""
     return tokens_per_second * flops_per_token / peak_flops

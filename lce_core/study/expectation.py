@@ -1,12 +1,10 @@
 """Expectations: comparisons of methods that an author predicts before the study runs.
 
-Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
-that it should score better than, worse than, not worse than or equal to, a benchmark and lengths.
-`comparisons` expands the entries into pairs of variants at one length. An entry with `predicts:
-perplexity` instead concerns several variants: those with a lower perplexity should have better
-scores. The catalog tests the entries in their order, each only while all earlier ones are decided.
-`in_trained_context` adds the comparisons with the base model that every study makes. The plan
-contains all of these comparisons; the catalog tests each of them.
+Each entry of `expects` names one variant (a method, tuned or not), the variants to compare with, a
+benchmark and lengths. `comparisons` expands the entries into pairs of variants at one length. An
+entry with `predicts: perplexity` instead concerns several variants: those with a lower perplexity
+should have better scores. The catalog tests the entries in their order. `in_trained_context` adds
+the comparisons with the base model that every study makes.
 
 This module does not import torch.
 """
@@ -25,12 +23,9 @@ from lce_core.recipe import Section
 from lce_core.study.variants import CONTROL, variant_in_words
 
 MAX_ENTRIES = 100
-"""Maximum number of entries of `expects`, and of names or lengths in one entry."""
 MAX_COMPARISONS = 10_000
-"""Maximum number of comparisons (pairs of variants at one length) to which all entries of `expects`
-expand, because the plan file stores each comparison."""
+"""Pairs of variants at one length from all entries; the plan file stores each."""
 MAX_SAYS = 500
-"""Maximum characters of an entry's `says` or `claim`."""
 _MAX_NAME = 100
 _MARGIN = re.compile(r"(\d+(?:\.\d+)?) (%|accuracy|nats)")
 _UNITS = {"accuracy": "accuracy", "perplexity": "%", "nats": "nats"}
@@ -129,17 +124,15 @@ class Expectation(Section):
 
     @property
     def subject(self) -> str:
-        """Name of the variant that is compared with `others`; "perplexity" for `predicts`."""
         return str(next(name for key in _DIRECTIONS if (name := getattr(self, key)) is not None))
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Names of the variants to compare with."""
         return self.than or self.to
 
     @property
     def key(self) -> str:
-        """Name of the key whose value is the subject: one of `_DIRECTIONS`, such as "better"."""
+        """One of `_DIRECTIONS`, such as "better"."""
         return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
 
     @property
@@ -147,15 +140,7 @@ class Expectation(Section):
         return _DIRECTIONS[self.key]
 
     def margin(self, where: str, unit: str) -> float | None:
-        """Return the margin as a number: an absolute difference, or a fraction of a perplexity.
-
-        Args:
-          where: place of the entry in the study file, for errors.
-          unit: unit of the benchmark.
-
-        Raises:
-          SpecError: if the margin has no unit, another unit than the benchmark's, or is 0.
-        """
+        """Return the margin as a number: an absolute difference, or a fraction of a perplexity."""
         if self.within is None:
             return None
         found, expected = _MARGIN.fullmatch(self.within.strip()), _UNITS.get(unit, unit)
@@ -170,7 +155,7 @@ class Expectation(Section):
         return float(found[1]) / (100 if expected == "%" else 1)
 
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
-        """Return `says`, or by default a sentence such as "yarn is better than pi on ruler".
+        """Return `says`, or a sentence such as "yarn is better than pi on ruler".
 
         `variants` maps the name of each variant to its label and True if it is frozen.
         """
@@ -194,9 +179,8 @@ _DIRECTIONS: dict[str, Direction] = {
     "equal": "equal",
     "predicts": "predicts",
 }
-"""Expected outcome of a comparison, by the key that names the entry's subject."""
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
-"""The pairs (length in tokens, task) that a study evaluates, by benchmark name and variant name."""
+"""Pairs (length in tokens, task) that a study evaluates, by benchmark and variant."""
 
 
 def comparisons(
@@ -212,22 +196,14 @@ def comparisons(
     An entry with `predicts` has one comparison per length and base model, without variants.
 
     Args:
-      expects: The entries of `expects`.
       variants: Label and True if the variant is frozen, by name of the variant.
-      evaluated: The lengths and tasks that the study evaluates.
-      base_models: Names of the study's base models.
       units: Unit of each benchmark's default metric, by name.
       metrics: Names of each benchmark's other metrics that can be compared; all are in nats.
 
     Yields:
       Mappings with the keys entry (index in `expects`), text, claim, metric, weight and among (if
-      the entry has them), base_model, method, frozen, expected (a `Direction`), margin (see
-      `Expectation.margin`), other_method, other_frozen, benchmark and eval_length.
-
-    Raises:
-      SpecError: if an entry names a variant, benchmark, metric, length or base model that is not in
-        the study, a length at which one of the two variants is not evaluated, or a comparison that
-        an earlier entry names.
+        the entry has them), base_model, method, frozen, expected (a `Direction`), margin,
+        other_method, other_frozen, benchmark and eval_length.
     """
     named_by: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(expects):
@@ -291,7 +267,7 @@ def comparisons(
 
 
 def check_weights(expects: Sequence[Expectation]) -> None:
-    """Raise SpecError unless no entry has a weight, or all do and they add up to 1."""
+    """Refuse weights unless all entries have one and they add up to 1."""
     tested = [one for one in expects if not one.predicts]
     weights = [one.weight for one in tested if one.weight is not None]
     without = next((n for n, one in enumerate(expects) if one.predicts and one.weight), None)
@@ -312,7 +288,6 @@ def check_weights(expects: Sequence[Expectation]) -> None:
 def _predicted_lengths(
     where: str, entry: Expectation, evaluated: Evaluated, units: Mapping[str, str]
 ) -> Sequence[int]:
-    """Return the lengths at which the study evaluates both perplexity and the benchmark."""
     texts = {name for name, unit in units.items() if unit == "perplexity"}
     losses, scores = (
         {
@@ -338,16 +313,8 @@ def in_trained_context(
     """Yield the default comparisons: each variant is not worse than the base model.
 
     Compare at the longest length within the base model's trained context at which both are
-    evaluated on the same task. Omit pairs that the study's own expectations compare there.
-
-    Args:
-      expected: The study's own comparisons, as `comparisons` yields them.
-      margins: Margins with units, each for benchmarks of this unit; other benchmarks are omitted.
-      variants: See `comparisons`, like `evaluated` and `units`.
-      contexts: Trained context in tokens by base model; None if unknown, which omits the model.
-
-    Yields:
-      Mappings as from `comparisons`, in which entry is None.
+    evaluated on the same task. Omit pairs that the study's own expectations compare there, models
+    of unknown context, and benchmarks without a margin of their unit.
     """
     taken = {_pair(one) for one in expected}
     of_unit = {margin.rpartition(" ")[2]: margin for margin in margins}
@@ -375,7 +342,7 @@ def _pair(one: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def check_margins(where: str, margins: Sequence[str]) -> None:
-    """Raise SpecError unless each margin is a positive number with a unit, each unit once."""
+    """Require positive margins with a unit, each unit once."""
     found = [_MARGIN.fullmatch(margin) for margin in margins]
     units = [one[2] for one in found if one and float(one[1])]
     if len(set(units)) < len(margins):
@@ -396,11 +363,7 @@ def _shared_lengths(
 
 
 def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequence[int]:
-    """Return the entry's lengths, or by default all known ones.
-
-    Raises:
-      SpecError: if a length is not known, or none is.
-    """
+    """Return the entry's lengths, or by default all known ones."""
     missing = sorted(set(entry.lengths or ()) - known)
     if missing or not known:
         at = f" at {missing[0]} tokens" if missing else ""

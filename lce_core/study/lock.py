@@ -2,9 +2,8 @@
 
 Users commit the lock to version control; `lce lock --check` reports ids that changed. The lock is
 JSON with one sorted line per entry, so that a diff of two locks is readable. Mappings that many
-steps share (a plug-in with its parameters, training settings) are stored once under `parts`, and
-steps refer to them by name and digest. Steps contain shortened digests of their input data; the
-full digests are in `data`.
+steps share are stored once under `parts`, and steps refer to them by name and digest. Steps contain
+shortened digests of their input data; the full digests are in `data`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from lce_core.study.step_kinds import kind_named
 
 FORMAT = 1
 MAX_CHARS = 1 << 28
-"""Maximum size of a lock file in characters. A lock of 250,000 cells has about 100 million."""
+"""Maximum file size; a lock of 250,000 cells has about 100 million characters."""
 DIGESTS = ("digest", "data", "weights", "published")
-"""Fields of a step's spec that contain the digest of input data or weights."""
+"""Fields of a spec with a digest of input data or weights."""
 _PART_DIGITS = 8
-"""Number of hex digits of the digest in a reference to an entry of `parts`."""
+"""Hex digits of the digest in a reference to an entry of `parts`."""
 _REFERS = "@"
-"""First character of a reference from a step to an entry of `parts`."""
+"""First character of such a reference."""
 
 
 class _File(BaseModel):
@@ -56,7 +55,7 @@ class LockedStep:
     spec: Mapping[str, Any]
     """The step's spec, with digests shortened to `ID_DIGITS`."""
     parents: Mapping[str, str]
-    """Ids of the parent steps by role."""
+    """Ids by role."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,10 @@ class Lock:
     kinds: Mapping[str, int]
     """Version of each step kind."""
     steps: Mapping[str, LockedStep]
-    """Steps by id."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Full digests of input data and weights. The keys contain the short digest, such as "data of
-    benchmark ruler 1f0c2b3a4d5e"."""
+    """Full digests, by keys such as "data of benchmark ruler 1f0c2b3a4d5e"."""
 
     def text(self) -> str:
-        """Return the content of the lock file. Equal locks give equal texts."""
         parts: dict[str, Any] = {}
         steps = {
             f"{step.kind} {step.name} {step.id}": {**_shared(step.spec, parts), **_parents(step)}
@@ -92,7 +88,7 @@ class Lock:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Lock:
-        """Parse the content of a lock file; `where` is its path, for errors.
+        """Parse the lock file `where`.
 
         Raises:
           DataError: if the text is not a valid lock, for example after a merge conflict.
@@ -110,10 +106,7 @@ class Lock:
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 
     def lineage(self, step_id: str) -> Mapping[str, Any]:
-        """Return a step's spec, the version of its kind, and its parents' lineages, nested by role.
-
-        The differences between the lineages of two steps are the settings that differ.
-        """
+        """Return a step's spec, its kind's version, and its parents' lineages, nested by role."""
         if step_id not in self._lineages:
             step = self.steps[step_id]
             before = {
@@ -131,11 +124,7 @@ class Lock:
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
-    """Return the lock of a plan.
-
-    If `expected` is True, include the steps whose input data is missing. Their ids are not final,
-    because the fingerprint lacks the digest of the data.
-    """
+    """Return the plan's lock; `expected` adds steps without data, whose ids are not final."""
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
         plan.study.study,
@@ -162,7 +151,7 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Return what the digest in spec field `name` identifies, as in "data of benchmark ruler"."""
+    """Return what the digest in a spec's field identifies: "data of benchmark ruler", say."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 
@@ -172,7 +161,7 @@ def _parents(step: LockedStep) -> dict[str, Any]:
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec in which references replace the mappings; add the mappings to `parts`."""
+    """Return a spec with references for its mappings, which are added to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):

@@ -13,7 +13,6 @@ from typing import Any
 from lce_core.study.plan import PlannedCell, StudyPlan
 
 SETTLED = ("confirmed", "contradicted", "on one training run")
-"""Outcomes after which a comparison is final."""
 _SIDES = (("method", "frozen"), ("other_method", "other_frozen"))
 _COMPARISON = (
     *("base_model", "method", "frozen", "other_method", "other_frozen"),
@@ -27,20 +26,16 @@ Looks = Iterable[Mapping[str, Any]]
 
 
 def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what identifies a comparison in a plan's `expects` and in a recorded look."""
     return tuple(comparison.get(name) for name in (*_COMPARISON, "metric"))
 
 
 def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the comparisons of a plan that looks test: those of methods that the study expects.
-
-    Rank agreements and the comparisons that every study makes are excluded.
-    """
+    """Return a plan's comparisons that looks test: no rank agreements or default comparisons."""
     return [one for one in expects if one["entry"] is not None and one["method"] is not None]
 
 
 def settled_comparisons(looks: Looks) -> dict[tuple[Any, ...], int]:
-    """Return the number of the look that settled each settled comparison, by `key_of`."""
+    """Return the number of the look that settled each comparison, by `key_of`."""
     return {
         key_of(one): max(look["look"], one["look"])
         for look in looks
@@ -90,13 +85,12 @@ def without_settled(plan: StudyPlan, looks: Looks) -> StudyPlan:
 
 
 def up_to_look(plan: StudyPlan, look: int) -> StudyPlan:
-    """Return the plan with only the seeds up to a look, counted from 1."""
     seeds = plan.study.seeds[: (plan.study.looks or ())[look - 1]]
     return plan.with_cells([cell for cell in plan.cells if cell.seed in seeds])
 
 
 def next_look(study_looks: Sequence[int], looks: Looks) -> int | None:
-    """Return the number of the first look that is not recorded; None if all are."""
+    """Return the first look, counted from 1, that is not recorded."""
     recorded = {look["look"] for look in looks}
     numbers = range(1, len(study_looks) + 1)
     return next((number for number in numbers if number not in recorded), None)

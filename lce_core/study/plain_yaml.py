@@ -15,41 +15,25 @@ import yaml
 from lce_core.errors import SpecError
 
 MAX_CHARS = 1 << 19
-"""Maximum characters of a file, about 10,000 lines. PyYAML's Python loader, which reads about
-100,000 characters per second, takes five seconds for them."""
+"""Maximum file size: about 10,000 lines, for which PyYAML's Python loader takes five seconds."""
 MAX_VALUES = 20_000
-"""Maximum number of keys and values in a file."""
+"""Maximum keys and values in a file."""
 MAX_DEPTH = 32
-"""Maximum depth of nested lists and mappings."""
+"""Maximum nesting of lists and mappings."""
 MAX_DIGITS = 40
-"""Maximum characters of an integer. 64-bit integers need at most 20 digits."""
+"""Maximum characters of an integer; 64-bit ones need at most 20 digits."""
 _SHOWN_CHARS = 60
 """Maximum characters of a value that an error quotes."""
 
 
 def beginning_of(path: Path) -> str:
-    """Return the first `MAX_CHARS + 1` characters of a file.
-
-    `plain_yaml` rejects files of more than `MAX_CHARS` characters, so it needs no further ones.
-
-    Raises:
-      OSError: if the file cannot be read.
-      UnicodeDecodeError: if the file is not UTF-8.
-    """
+    """Return the start of a file, one character more than `plain_yaml` accepts."""
     with path.open(encoding="utf-8") as file:
         return file.read(MAX_CHARS + 1)
 
 
 def plain_yaml(text: str, where: str) -> Any:
-    """Parse a single YAML document into lists, mappings with string keys, and plain values.
-
-    Args:
-      text: The document.
-      where: Name of the file or option, for errors.
-
-    Raises:
-      SpecError: if the document is invalid or exceeds a limit; the error names the line.
-    """
+    """Parse one YAML document, named `where` in errors, into plain values."""
     if len(text) > MAX_CHARS:
         raise SpecError(
             where,
@@ -73,7 +57,7 @@ def plain_yaml(text: str, where: str) -> Any:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that rejects aliases and duplicate keys and limits sizes; errors name the file."""
+    """SafeLoader that rejects aliases and duplicate keys and limits sizes."""
 
     def __init__(self, text: str, where: str) -> None:
         self._where, self._depth, self._num_values = where, 0, 0

@@ -1,9 +1,6 @@
 """Compile a study into a plan: all computations (steps) with fingerprints, and all cells.
 
-A cell is one benchmark task at one length for one variant of a base model and one seed.
-`compile_study` expands the study into cells and adds the steps that they need. It computes no step;
-it reads input data and weights only for their digests. `lce_core.study.progress` looks up the
-plan's steps in a store.
+`compile_study` computes no step; it reads input data and weights only for their digests.
 """
 
 from __future__ import annotations
@@ -39,48 +36,41 @@ class PlannedCell:
     base_model: str
     method: str
     frozen: bool
-    """True if the method is applied to the base model's own weights, without fine-tuning."""
+    """True if the weights are the base model's own, without fine-tuning."""
     exact_attention: bool
-    """True if every token attends to all earlier tokens (`Method.exact_attention`)."""
+    """True if every token attends to all earlier tokens."""
     seed: int
     benchmark: str
     task: str
     eval_length: int
     profile: str
     train_length: int | None
-    """Sequence length in tokens with which the evaluated weights were last trained.
-
-    For weights that the study trains, this is the length of a training row; for published weights,
-    the target context; for a frozen variant, the base model's trained context (None if unknown)."""
+    """Tokens with which the evaluated weights were last trained; None if unknown. A training row's
+    length, or the target context of published weights, or the trained context of a frozen
+    variant."""
     target_context: int
-    """Context length in tokens to which the method extends the model."""
+    """Tokens to which the method extends the model."""
     step: Step | None
-    """The step that evaluates the cell. None if the cell cannot be computed; see `unavailable`."""
+    """The step that evaluates the cell; None if it cannot be computed (`unavailable`)."""
     checkpoint: Step | None
-    """The training step whose weights are evaluated. None if the study does not train the weights,
-    or if the training text or the base model is missing."""
+    """Training step of the weights; None if published, or if text or base model is missing."""
     unavailable: str | None
-    """Reason why the cell cannot be computed, such as missing input data. None if it can be."""
+    """Why the cell cannot be computed."""
     method_name: str = ""
-    """Registered name of the method, which entries with different labels can share."""
+    """Registered name, which entries with different labels can share."""
     kind: Kind | None = None
-    """Ability that the benchmark measures (`Benchmark.kind`)."""
     learning_rate: float | None = None
-    """Peak learning rate of the fine-tuning. None if the study does not fine-tune the weights, or
-    if the step `choice` determines it."""
+    """Peak of the fine-tuning; None without one, or if the step `choice` determines it."""
     train_tokens: int | None = None
-    """Tokens of the method's own training runs. None if the study does not fine-tune the
-    weights."""
+    """Tokens of the method's own training runs; None without fine-tuning."""
     train_flops: float | None = None
-    """FLOPs of the method's own training runs by the cost model; None where `train_tokens` is."""
+    """FLOPs of the method's own training runs by the cost model."""
     choice: str | None = None
-    """Fingerprint of the step that chose one of the training settings; None if there is none."""
+    """Fingerprint of the step that chose a training setting."""
     expected: Step | None = None
-    """Step of a cell whose input data is missing, with a temporary fingerprint (see
-    `StudyPlan.expected`). None if no data is missing, or if the cell could not be computed even
-    with the data."""
+    """Step of a cell whose input data is missing (see `StudyPlan.expected`)."""
     settled: bool = False
-    """True if a look has settled all comparisons of the method, so that this seed is not needed."""
+    """True if looks have settled all comparisons of the method, so that this seed is not needed."""
 
 
 @dataclass(frozen=True)
@@ -92,23 +82,19 @@ class StudyPlan:
     """Steps by fingerprint, parents before children."""
     cells: tuple[PlannedCell, ...]
     expected: dict[str, Step] = field(default_factory=dict)
-    """Steps whose input data is missing, by a temporary fingerprint that lacks the digest of the
-    data. lce predicts their cost but cannot compute them."""
+    """Steps whose input data is missing, by a temporary fingerprint without the data's digest. lce
+    predicts their cost but cannot compute them."""
 
     @cached_property
     def known_models(self) -> frozenset[str]:
-        """Names of the base models whose configuration is on this machine or was fetched."""
+        """Base models whose configuration is on this machine or was fetched."""
         return frozenset(one.known_as for one in self.study.base_models if one.is_known)
 
     def waits_for_data(self, cell: PlannedCell) -> bool:
-        """Return True if the cell has no id because input data or its base model is missing."""
         return cell.expected is not None or cell.base_model not in self.known_models
 
     def with_cells(self, cells: Sequence[PlannedCell]) -> StudyPlan:
-        """Return the plan with only `cells` and all steps that these cells need.
-
-        The steps in `expected`, whose input data is missing, are reduced in the same way.
-        """
+        """Return the plan with only `cells` and the steps, expected ones too, that they need."""
         known = {**self.expected, **self.steps}
         needed: set[str] = set()
         waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
@@ -168,7 +154,6 @@ class StudyPlan:
 
 
 def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
-    """Yield name, summary and source of each method and of each profile of a benchmark."""
     for method in dict.fromkeys(type(entry.method) for entry in study.methods):
         yield {"part": "method", **_described(method)}
     profiles = {
@@ -202,11 +187,7 @@ def compile_study(
 ) -> StudyPlan:
     """Compile a study into its steps and cells.
 
-    Args:
-      study: The study to plan.
-      data_folders: Folders of data sets, by the names that the user gave.
-      model_folders: Folders of base models or published weights, by the names that the user gave.
-      where: Path of the study file, for errors.
+    Data folders are by the names that the user gave, model folders by base model or checkpoint.
 
     Raises:
       SpecError: if a method's parameters do not fit a base model or the lengths, or a folder has a
@@ -250,14 +231,13 @@ class _SeedPlan:
     text: Text
     seed: int
     data: Mapping[tuple[int, str], Data]
-    """Digests of benchmark data, by (index of the benchmark in the study, task)."""
+    """Digests by (index of the benchmark in the study, task)."""
     published: Mapping[str, Data]
     """Digests of published weights, by variant name."""
     steps: Steps
     expected: Steps
-    """The plan's steps whose input data is missing. All other steps are added to `steps`."""
+    """Steps of the plan whose input data is missing; `steps` has the others."""
     folders: Mapping[str, Path]
-    """Folders of data sets, by the names that the user gave."""
 
     @cached_property
     def _training(self) -> PlannedTraining:
@@ -412,15 +392,14 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     if source and _adds_weights(variant, base_model):
         raise SpecError(
             f"{where}.weights_of",
-            f"weights of {source.name} for {variant.method.plugin_name}, which needs weights of its"
-            " own",
+            f"weights of {source.name} for {variant.method.plugin_name}, which needs its own",
             "a method that works with the weights of the base model alone",
             "write `tuned: true` instead, or choose another method",
         )
 
 
 def _check_own_layers(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
-    """Raise SpecError if a method that changes some layers changes none of this model's."""
+    """Refuse a method that changes some layers but none of this model's."""
     num_layers = base_model.shape.num_layers
     own = own_layers(method, base_model.geometry, lengths, num_layers)
     if type(method).layer is not Method.layer and not any(own):
@@ -439,7 +418,7 @@ def _check_positions(
     lengths: ContextLengths,
     where: str,
 ) -> None:
-    """Raise SpecError if training rows of a variant cannot have the positions it asks for."""
+    """Refuse positions that the variant's training rows cannot have."""
     method, row = variant.method, replace(lengths, request=study.train_length_of(variant))
     try:
         own = row_positions(method, row, seed=0, pose=False) is not None

@@ -1,13 +1,10 @@
 """Explain, for `lce plan` and `lce lock --check`, which steps of a study changed and why.
 
-`lock_changes` lists the steps that differ from a lock. `compare` finds stale steps and orphaned
-artifacts. Two steps are in the same place if they have the same kind, method, seed, length and
-other axes (`StepSpec.place`); they may differ in settings. A missing step is stale if an earlier
-plan or lock of the study named another step in the same place, and the store has the artifact of
-that other step. An artifact is orphaned if an earlier plan or lock named it, and the present plan
-neither contains it nor has a stale step that replaces it. The reason of a stale step or an orphaned
-artifact lists the settings that differ, such as a plug-in's version. If several steps are in the
-same place, the one with the fewest differences is compared.
+Two steps are in the same place if they have the same kind, method, seed, length and other axes
+(`StepSpec.place`). A missing step is stale if an earlier plan or lock of the study named another
+step in the same place whose artifact is in the store. An artifact is orphaned if an earlier plan or
+lock named it, and the present plan neither contains it nor has a stale step that replaces it. The
+reason lists the settings that differ from the most similar step in the same place.
 """
 
 from __future__ import annotations
@@ -28,47 +25,44 @@ from lce_core.study.step_kinds import CellSpec, kind_named
 from lce_core.study.step_spec import KINDS
 
 _SHOWN_FIELDS = 3
-"""Maximum number of differing settings that a reason quotes."""
+"""Differing settings that a reason quotes."""
 _LONGEST_FIELD = 150
-"""Maximum characters of each differing setting that a reason quotes."""
+"""Characters of each such setting."""
 
 Place = tuple[object, ...]
-"""A step's kind, followed by its values on the axes in `StepSpec.place`."""
+"""Kind of a step, and its values on the axes in `StepSpec.place`."""
 Fields = tuple[str, ...]
-"""Settings that differ between two steps, as "path: old -> new", least nested first."""
+"""Differing settings as "path: old -> new", least nested first."""
 Matched = TypeVar("Matched")
 
 
 @dataclass(frozen=True)
 class LockChange:
-    """A step that was added, removed or given another id since a lock was written."""
+    """A step that was added (+), removed (-) or given another id (~) since a lock was written."""
 
     sign: Literal["~", "-", "+"]
-    """`~`: the id changed; `-`: the step was removed; `+`: the step was added."""
     kind: str
     name: str
     old: str | None
-    """Id in the lock; None if the lock has no such step."""
+    """Id in the lock."""
     new: str | None
-    """Id in the plan; None if the plan has no such step, or cannot know its id because input data
-    is missing."""
+    """Id in the plan; None if removed, or unknown because input data is missing."""
     fields: Fields = ()
-    """Settings that differ, if `sign` is `~`; otherwise empty."""
+    """Settings that differ, if the id changed."""
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """An artifact (stored result) that an earlier plan or lock named and the plan does not use."""
+    """An artifact that an earlier plan or lock named and the plan does not use."""
 
     kind: str
     name: str
     id: str
     axes: Mapping[str, Any]
     differs: tuple[str, ...]
-    """Settings that differ from the step `now`. If `now` is None, the only entry is the reason why
-    the plan has no step in the artifact's place."""
+    """Settings that differ from the step `now`, or why the plan has no such step."""
     now: str | None
-    """Id of the most similar planned step in the same place; None if there is none."""
+    """Id of the most similar planned step in the same place."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +70,15 @@ class PlanDiff:
     """Result of `compare`: the states of the planned steps, and the orphaned artifacts."""
 
     states: dict[str, StepState]
-    """State of each planned step, by fingerprint. The reason of a missing step lists the settings
-    that differ from the most similar finished step."""
+    """State by fingerprint; a missing step's reason compares it with the nearest finished one."""
     orphans: tuple[Orphan, ...]
 
 
 def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
     """List the steps that differ between a lock and a plan, sorted by kind and name.
 
-    A step whose input data is missing has no id; its settings are compared without digests.
-
-    Returns:
-      The changes, and the number of steps whose input data is missing and whose other settings
-      equal those in the lock.
+    Also return the number of steps whose input data is missing and whose other settings equal those
+    in the lock; steps without data are compared without digests.
     """
     new = lock_of(plan)
     expected = lock_of(plan, expected=True) if plan.expected else new
@@ -142,7 +132,6 @@ def _is_digest(field: str) -> bool:
 
 
 def _nearest(compared: Iterable[tuple[Fields, Matched]]) -> tuple[Fields, Matched]:
-    """Return the pair (differences, candidate) with the fewest differences."""
     return min(compared, key=lambda found: len(found[0]))
 
 
@@ -151,12 +140,8 @@ def compare(
 ) -> PlanDiff:
     """Find the stale steps of a plan and the orphaned artifacts of the study, with reasons.
 
-    Args:
-      plan: The current plan.
-      store: The store. This function reads all its records if a step is new or if an artifact in
-        `before` is not planned.
-      states: State of each step, by fingerprint, from `progress.inspect`.
-      before: Step ids in earlier plans and locks of the study.
+    `before` are ids of earlier plans and locks. All records are read if a step is new or one of
+    these is not planned.
     """
     planned = {step.id for step in plan.steps.values()}
     left = (store.listing().ids & set(before)) - planned
@@ -196,12 +181,8 @@ def in_short(fields: Sequence[str]) -> str:
 def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> StepState:
     """Return the state of a missing step, with the settings that differ from a finished step.
 
-    The state is stale if an artifact in `left` is in the same place, else new.
-
-    Args:
-      step: The missing step.
-      near: Records of the finished steps in the same place, perhaps of other studies.
-      left: Ids of unplanned artifacts that earlier plans or locks of this study named.
+    `near` are finished steps in the same place. The state is stale if `left`, the unplanned
+    artifacts of earlier plans or locks, has one there, else new.
     """
     own = [record for record in near if record.fingerprint[:ID_DIGITS] in left]
     fields, record = _nearest((_fields(one, step), one) for one in own or near)
@@ -246,16 +227,13 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
 
 
 def _fields(record: Record, step: Step) -> Fields:
-    """Return the settings in which a finished and a planned step differ.
-
-    If all settings are equal, the versions of the step kind differ, so return the new version.
-    """
+    """Return the settings that differ; if none, the step kind's version does."""
     found = differences(record.lineage, step.lineage)
     return tuple(found) or (f"version of kind {step.kind}: -> {kind_named(step.kind).version}",)
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:
-    """Return a phrase that names the axis value of an artifact which no planned step has."""
+    """Return a phrase that names an artifact's axis value that no planned step has."""
     for axis in kind_named(record.kind).place:
         if (value := record.axes.get(axis)) not in values.get((record.kind, axis), ()):
             return f"{axis} {value} is no longer in the study"

@@ -16,21 +16,14 @@ from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSp
 
 @dataclass(frozen=True)
 class Data:
-    """The digest of a plug-in's local input, or the reason why the input is missing.
-
-    Both fields are None for a plug-in that reads no local input.
-    """
+    """Digest of a plug-in's local input, or why it is missing; both None without local input."""
 
     digest: str | None
     absent: str | None
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """Call `digest` and store its result, or the message of its UnavailableError as `absent`.
-
-        Raises:
-          DataError: if the data exists but cannot be read.
-        """
+        """Store the result of `digest`, or the message of its UnavailableError as `absent`."""
         try:
             return cls(digest(), None)
         except UnavailableError as error:
@@ -43,19 +36,13 @@ class Base:
 
     model: LanguageModel
     weights: str | None
-    """Digest of weights from a local folder; None for hub weights, which a revision identifies."""
+    """Digest of a local folder; None for hub weights, which a revision identifies."""
     absent: str | None
-    """Reason why the model's configuration is missing; None if it is available."""
+    """Why the model's configuration is missing."""
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> Base:
-        """Resolve the model's configuration and compute the digest of its folder, if any.
-
-        Raises:
-          SpecError: if the model's architecture supports no method.
-          DataError: if a file of the model is missing or damaged.
-          UnavailableError: if the folder cannot be read or has no weights file.
-        """
+        """Resolve the model's configuration and compute its folder's digest, if any."""
         try:
             known = model.resolved(folder)
         except UnavailableError as error:
@@ -72,7 +59,7 @@ Steps = dict[str, Step]
 
 
 def add_step(steps: Steps, step: Step) -> Step:
-    """Add `step`, unless `steps` already has its fingerprint; return the step that `steps` has."""
+    """Add `step` unless its fingerprint is there; return the step in `steps`."""
     return steps.setdefault(step.fingerprint, step)
 
 
@@ -90,19 +77,15 @@ class Text:
 
     @property
     def weights(self) -> str | None:
-        """Digest of the base model's weights; see `Base.weights`."""
         return self.base.weights
 
     @property
     def absent(self) -> str | None:
-        """Reason why the base model or the corpus is missing; None if both are available."""
+        """Why the base model or the corpus is missing."""
         return self.base.absent or self.corpus.absent
 
     def rows(self, steps: Steps, row_length: int, num_rows: int, seed: int) -> Step:
-        """Add the step that packs training rows to `steps` and return it.
-
-        For a streamed corpus, add its parent, the step that writes token shards, first.
-        """
+        """Add the step that packs training rows, and for a streamed corpus its shards."""
         spec = RowsSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -116,10 +99,7 @@ class Text:
         return add_step(steps, make_step(spec, name, self._shards(steps), self._axes()))
 
     def held_out(self, steps: Steps) -> Step:
-        """Add the step that tokenizes held-out text to `steps` and return it.
-
-        For a streamed corpus, add its parent, the step that writes token shards, first.
-        """
+        """Add the step that tokenizes held-out text, and for a streamed corpus the shards."""
         spec = HeldOutSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -130,11 +110,7 @@ class Text:
         return add_step(steps, make_step(spec, self._name(), self._shards(steps), self._axes()))
 
     def validation(self, steps: Steps) -> Step:
-        """Add the step that tokenizes validation text to `steps` and return it.
-
-        Its documents follow those of `held_out` in the held-out split, so the two share no
-        document.
-        """
+        """Add the step that tokenizes validation text, which shares no document with `held_out`."""
         reported = self.held_out(steps)
         tune = self.study.tune
         changes = {
@@ -148,10 +124,7 @@ class Text:
         return add_step(steps, make_step(spec, name, self._shards(steps), self._axes()))
 
     def _shards(self, steps: Steps) -> dict[str, Step]:
-        """Add the step that writes token shards and return it by its role as a parent.
-
-        Return an empty mapping for a corpus that is not streamed.
-        """
+        """Add the step that writes token shards, as a parent by role; {} if not streamed."""
         if not isinstance(self.study.corpus, StreamedCorpus):
             return {}
         spec = TokensSpec(

@@ -1,9 +1,8 @@
 """Plan the training runs of one base model and seed.
 
-A variant is an entry of the study's methods, frozen or tuned. A tuned variant is trained by a chain
-of runs: one per stage of its method, then a final run. The chain starts from the base model's
-weights or, with `start_from`, from the weights of another tuned variant. If variants have identical
-runs, the plan contains each of these runs once.
+A tuned variant is trained by a chain of runs: one per stage of its method, then a final run. The
+chain starts from the base model's weights or, with `start_from`, from those of another tuned
+variant. Identical runs of several variants are in the plan once.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from lce_core.study.training_budget import reference_flops, steps_for_flops, ste
 
 @dataclass(frozen=True)
 class _Run:
-    """One training run of a variant. `target` (context) and `row_length` are in tokens."""
+    """`target` and `row_length` are in tokens."""
 
     name: str
     method: Method
@@ -41,23 +40,15 @@ class PlannedTraining:
     text: Text
     seed: int
     steps: Steps
-    """The planned steps, to which training steps and their data steps are added."""
     axes: Mapping[str, Any] = field(default_factory=dict)
-    """Further axes of the fine-tuning steps."""
     costs: dict[str, StepCost] = field(default_factory=dict)
-    """Tokens and FLOPs of each tuned variant's own runs, by the variant's name. The training of the
-    weights from which the first run starts is not included."""
+    """Cost of each tuned variant's own runs, by name, without the weights that they start from."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
-        """Return the training step that produces a variant's weights, and add it to `steps`.
+        """Add the training step that produces a variant's weights, and return it.
 
-        For a frozen variant this is the training step of the base model, with `weights_of` that of
-        another variant. Return None if the study does not train the weights: they are published, or
-        a base model's from a folder or the hub.
-
-        Raises:
-          SpecError: if a run has fewer tokens than one optimizer step.
+        None if the study does not train them: they are published, or a base model's.
         """
         if variant.checkpoint is not None:
             return None
@@ -70,10 +61,9 @@ class PlannedTraining:
         return self._checkpoints[variant.name]
 
     def search(self, variant: MethodEntry) -> Step | None:
-        """Return the step that searches for a variant's parameters, and add it to `steps`.
+        """Add and return the step that searches for a variant's parameters; None without a search.
 
-        The search evaluates the weights with which the training starts, or, if the study does not
-        train the variant, the weights of the variant. Return None for a method without a search.
+        It evaluates the weights with which the training starts, or the variant's if untrained.
         """
         if variant.method.open_search() is None:
             return None
@@ -144,14 +134,12 @@ class PlannedTraining:
         return base
 
     def _step_cost(self, variant: MethodEntry, run: _Run) -> StepCost:
-        """Return the cost of one optimizer step of a run."""
         tokens = self.text.study.training_of(variant).tokens_per_step
         return finetune_cost(self.text.base_model, run.method, run.target, tokens, run.row_length)
 
     def _num_steps(
         self, variant: MethodEntry, shares: Sequence[float], per_step: Sequence[StepCost]
     ) -> list[int]:
-        """Return the number of optimizer steps of each run, by the study's `match`."""
         study = self.text.study
         tokens = study.train_tokens_of(variant)
         if study.match == "tokens":

@@ -22,12 +22,7 @@ def plan_choice(
 ) -> Step:
     """Add a trial for each value, its scores on validation text and the choice; return the choice.
 
-    Args:
-      text: The study's text.
-      steps: The planned steps, to which the new steps are added.
-      variant: The variant that trains at its best value.
-      tune: The grid.
-      train: Adds the training steps of a variant at the tuning seed and returns the last one.
+    `train` adds the training steps of a variant at the tuning seed and returns the last one.
     """
     domains = tune.domains or text.study.corpus.domains()
     label = variant.label.removesuffix(BEST)
@@ -75,7 +70,6 @@ def _cell(
     domains: tuple[str, ...],
     domain: str,
 ) -> Step:
-    """Add the step that scores a trial on one domain of the validation text at its target."""
     study, target = text.study, text.study.target_of(trial)
     spec = CellSpec(
         base_model=text.base_model,

@@ -22,15 +22,13 @@ PLACES: dict[str, Registry[Any]] = {
     "models": MODELS,
     "corpora": CORPORA,
 }
-"""Registry of each type of plug-in, by the subfolder of `--plugins` that contains such plug-ins."""
+"""Registry by subfolder of `--plugins`."""
 ENTRY_POINTS = "lce.plugins"
-"""Group of entry points. The value of each is the name of a package with such subfolders."""
+"""Entry point group; each value names a package with these subfolders."""
 
 
 def add_plugin_folders(folders: tuple[Path, ...]) -> None:
     """Register the plug-ins of installed packages and of `folders`.
-
-    A package or folder has plug-ins in the subfolders methods, benchmarks, models and corpora.
 
     Raises:
       SpecError: if a plug-in has the name of another, or an entry point names no package.
@@ -41,7 +39,6 @@ def add_plugin_folders(folders: tuple[Path, ...]) -> None:
 
 
 def _installed() -> Iterator[tuple[Path, str]]:
-    """Yield folder and distribution of each package with plug-ins, without importing it."""
     for entry in entry_points(group=ENTRY_POINTS):
         # Every installed entry point belongs to a distribution.
         name = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
@@ -64,17 +61,11 @@ _KIND_OF = {
     "tokenizer": "models",
     "corpus": "corpora",
 }
-"""Subfolder of a plug-in, by the field of a step's spec that contains the plug-in's identity."""
+"""Subfolder by the spec's field with the plug-in's identity."""
 
 
 def own_plugins(spec: Mapping[str, Any]) -> dict[str, PluginCode]:
-    """Return VERSION and code digest of the user's plug-ins in a step's spec.
-
-    The keys are names such as "methods/mine". Plug-ins of lce are not in the result.
-
-    Raises:
-      SpecError: if a plug-in is not registered or its file is invalid.
-    """
+    """Return the user's plug-ins in a spec by names such as "methods/mine"."""
     found = {}
     for field, kind in _KIND_OF.items():
         # Not every step kind has every field, and optional fields can be None.

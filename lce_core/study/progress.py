@@ -19,8 +19,7 @@ Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
 _WEIGHTS_ELSEWHERE = "its weights are elsewhere: they were deleted here or not copied to this home"
 _FOR_GOOD = "non_finite"
-"""Failure class (a loss or score became NaN) that later runs retry only with --retry-failed, since
-the same computation would give NaN again."""
+"""Failure class that later runs retry only with --retry-failed: NaN would come again."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +29,15 @@ class StepState:
     state: State
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
-    """Detail of the state "missing": "stale" if the store has only an outdated or damaged artifact,
-    or one without its weights; "failed" if the last attempt failed and the next run retries the
-    step; else "new"."""
+    """Detail of "missing": "stale" if the store has only an outdated or damaged artifact, or one
+    without its weights; "failed" if the next run retries a failed step; else "new"."""
     differs: tuple[str, ...] = ()
-    """Settings that differ from the most similar finished step, as "setting: old -> new". Only
-    steps with the same method, seed, length and so on are compared; empty if there is none."""
+    """Settings that differ from the most similar finished step with the same method, seed, length
+    and so on, as "setting: old -> new"."""
     was: str | None = None
-    """Id of the step that this step replaces: an earlier plan named it, and the store has its
-    artifact. None if there is none."""
+    """Id of the artifact of an earlier plan that this step replaces."""
     plugin_changes: frozenset[PluginChange] = frozenset()
-    """Plug-ins whose code changed without a new VERSION, and which this step or a step that it
-    depends on uses."""
+    """Plug-ins of this step or its inputs whose code changed without a new VERSION."""
 
     @property
     def change(self) -> Change:
@@ -58,13 +54,8 @@ def inspect(
 ) -> dict[str, StepState]:
     """Return the state of every step of a plan by fingerprint, parents before children.
 
-    Args:
-      plan: The steps to look up.
-      store: The store to search.
-      folders: Data and model folders of this run (`folders_of`). If they differ from those of the
-        run in which a step was unavailable, that step is retried.
-      retry_failed: If True, retry every failed step, even if its loss became NaN or it was
-        unavailable.
+    `folders` are this run's data and model folders; if they differ from those of the run in which a
+    step was unavailable, that step is retried. `retry_failed` retries every failed step.
     """
     states: dict[str, StepState] = {}
     listing, accepted = store.listing(), AcceptedCode(store.home)
@@ -92,9 +83,8 @@ def inspect(
 def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
     """Return the fingerprints of the steps that a run computes.
 
-    These are the missing cells, and the missing steps whose results they read. If all cells that
-    read a step are done, the step is not needed: nobody computes deleted weights or rows again for
-    nothing.
+    These are the missing cells, and the missing steps whose results they read. Deleted weights or
+    rows are not computed again if all cells that read them are done.
     """
     needed: set[str] = set()
     waiting = [cell.step.fingerprint for cell in plan.cells if cell.step]
@@ -110,20 +100,16 @@ def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
 def inputs_of(step: Step) -> list[str]:
     """Return the fingerprints of the steps that must be done before a step starts.
 
-    A training run also waits for the text on which its weights are evaluated, so that nothing
-    trains if there is none.
+    A training run also waits for the text that evaluates it: without text, nothing trains.
     """
     texts = (step.axes.get(role) for role in ("held_out", "validation"))
     return [*step.parents.values(), *filter(None, texts)]
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """Return the state of a failed step that is not retried; None if the next run retries the step.
+    """Return the state of a failed step, or None if the next run retries it.
 
-    Args:
-      failure: The step's failure, from `FailureNotes.of`.
-      folders: Data and model folders of this run (`folders_of`). If the step was unavailable, it is
-        retried only if these differ from the folders of the failed run.
+    An unavailable step is retried if `folders` differ from those of the failed run.
     """
     if failure["class"] == _FOR_GOOD:
         return StepState("failed", f"{failure['class']}: {failure['message']}")
@@ -133,7 +119,6 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
 
 def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
-    """Return the plug-ins whose code changed since the step finished, except accepted changes."""
     present, found = own_plugins(step.spec), []
     for plugin, ran in record.plugins.items():
         now = present.get(plugin)

@@ -1,8 +1,8 @@
 """Find the published weights of a variant (its `checkpoint`) and check that they fit the study.
 
-The check reads config.json. The sizes in it must equal the base model's. If it states scaled RoPE
-frequencies, these must equal the frequencies of the study's method at the target context. Many
-published checkpoints state no scaling; their frequencies cannot be checked.
+The sizes in config.json must equal the base model's. If it states scaled RoPE frequencies, these
+must equal the frequencies of the study's method at the target context. Many published checkpoints
+state no scaling; their frequencies cannot be checked.
 
 This module does not import torch.
 """
@@ -25,11 +25,9 @@ from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
 MOST_ADDED_TOKENS = 64
-"""Number of tokens by which a checkpoint's vocabulary may exceed the base model's (padding, added
-tokens)."""
+"""Tokens by which a checkpoint's vocabulary may exceed the base model's (padding, added ones)."""
 _AGREEMENT = 1e-6
-"""Maximum relative difference of RoPE frequencies that count as equal. It allows for rounding in
-published RoPE bases and factors."""
+"""Relative difference of equal RoPE frequencies, for rounding in published bases and factors."""
 _ADAPTER = "adapter_config.json"
 _LEARNED = "extension.safetensors"
 _INSERTED = "landmark_token_id"
@@ -42,18 +40,7 @@ def published_weights(
     folders: Mapping[str, Path],
     where: str,
 ) -> Data:
-    """Check a variant's published weights and return their digest.
-
-    Args:
-      base_model: The base model that the weights were trained from.
-      variant: The entry of the study's `methods`.
-      target: Context length in tokens to which the variant extends the model.
-      folders: Folders by the names that the user gave (`--model-folder`).
-      where: Path of the entry in the study file, for errors.
-
-    Returns:
-      The digest, or the reason why the weights are missing. Both are None for a variant without
-        `checkpoint`.
+    """Check a variant's published weights; return their digest, or why they are missing.
 
     Raises:
       SpecError: if the folder's content contradicts the entry.
@@ -75,11 +62,6 @@ def published_weights(
 
 
 def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
-    """Return the folder that the user passed under this name.
-
-    Raises:
-      UnavailableError: if no folder has this name.
-    """
     if name not in folders:
         raise UnavailableError(
             f"checkpoint {name}",
@@ -91,11 +73,10 @@ def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
 
 
 def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
-    """Return the folder, one of those that the user passed, whose weights have this digest.
+    """Return the user's folder whose weights have this digest.
 
     Raises:
-      StoreError: if no folder has this digest, for example because its weights changed after
-        planning.
+      StoreError: if there is none, for example because weights changed after planning.
     """
     for folder in folders.values():
         if weights_digest(folder) == digest:
@@ -122,13 +103,12 @@ def _require_weights(folder: Path) -> None:
         folder,
         "no safetensors file",
         "weights as safetensors, because other formats can contain code that runs when loaded",
-        "convert the weights with transformers' save_pretrained, in a sandbox if you do not trust"
-        " them",
+        "convert them with transformers' save_pretrained, in a sandbox if you distrust them",
     )
 
 
 def check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:
-    """Raise SpecError if a folder's config.json has other sizes than the base model."""
+    """Refuse a folder whose config.json has other sizes than the base model."""
     geometry, shape = base_model.geometry, base_model.shape
     heads = config.get("num_attention_heads")
     found = {
@@ -158,8 +138,7 @@ def _other_model(
         f"{folder / 'config.json'}: {key}",
         repr(given),
         f"{expected}, the value of base model {base_model.known_as}",
-        "pass a folder with the weights of this base model, or with weights that were trained from"
-        " it (--model-folder)",
+        "pass --model-folder with weights of this base model, or trained from it",
     )
 
 
@@ -231,8 +210,7 @@ def _check_rope(
             f"{shown}, which gives other frequencies than {variant.method.plugin_name} at"
             f" {target} tokens",
             f"the frequencies of {variant.name}, or no rope_parameters",
-            "set method, target_context and parameters in the study to those with which the weights"
-            " were trained",
+            "set method, target_context and parameters to those of the weights' training",
         )
 
 

@@ -1,9 +1,9 @@
 """Find the artifacts that `lce gc` must keep: those that plans and locks of studies name.
 
-A plan that was made on a machine without some input data has no ids for the cells that read this
-data. For such a cell, `lce gc` keeps every artifact of the same model, method, seed, benchmark,
-task and length. It also keeps all artifacts that earlier plans of the study name, because the
-cell's artifact may have been computed under another label or seed.
+A plan without some input data has no ids for the cells that read it. For such a cell, every
+artifact of the same model, method, seed, benchmark, task and length is kept, and all artifacts that
+earlier plans of the study name, because the cell's artifact may have been computed under another
+label or seed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,7 @@ from lce_core.study.step_kinds import CellSpec
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Return the artifacts that `lce gc` must keep.
-
-    These are the steps in the store's plans and locks and in further lock files. A planned cell
-    whose data is missing has no id, so the result contains its axes instead.
-
-    Args:
-      store: The store.
-      locks: Lock files outside the store.
+    """Return the artifacts that plans, locks and further lock files name, as ids or axes.
 
     Raises:
       SpecError: if there is no plan and no lock, because `lce gc` would then remove everything.
@@ -78,8 +71,7 @@ def _no_plan(path: Path, error: BaseException) -> DataError:
         f"{path}",
         f"content that is not a plan ({error})",
         "a readable plan",
-        "run the study again to rewrite the plan, or remove the plan's folder if you no longer need"
-        " the study's artifacts",
+        "run the study again, or remove the plan's folder if you need none of its artifacts",
     )
 
 

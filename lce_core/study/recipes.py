@@ -1,9 +1,8 @@
 """Load published training recipes, which a study file names as `training: {recipe: yarn}`.
 
-A recipe is a file in `lce_core/recipes` with the training settings of a paper. It states the source
-of every value (table, section or commit) and any statement that contradicts it. Keys in the study
-override those of the recipe. Fingerprints contain the values and not the name of the recipe, so a
-study that lists the same values itself has the same ids.
+A file in `lce_core/recipes` states a paper's training settings, the source of every value and any
+statement that contradicts it. Keys in the study override those of the recipe. Fingerprints contain
+the values and not the recipe's name.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class Recipe(Section):
     """Details that the paper omits or that a study file cannot express, by key or topic."""
 
     def facts(self) -> Iterator[tuple[str, Fact]]:
-        """Yield pairs of a study file's key, such as "training.precision", and its value."""
         yield from ((f"training.{key}", fact) for key, fact in self.training.items())
         if self.train_tokens is not None:
             yield "train_tokens", self.train_tokens
@@ -69,11 +67,6 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    """Load a recipe. Errors name `where`, the path of the key that contains the recipe's name.
-
-    Raises:
-      SpecError: if there is no such recipe; the error suggests the most similar name.
-    """
     known = recipe_names()
     if name not in known:
         raise SpecError(where, repr(name), "the name of a recipe", did_you_mean(name, known))
@@ -82,12 +75,9 @@ def load_recipe(name: str, where: str = "recipe") -> Recipe:
 
 
 def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
-    """Replace the key `recipe` of a `training` mapping by the values of the named recipe.
+    """Replace the key `recipe` of `training` by the recipe's values; other keys override them.
 
-    The mapping's other keys override values of the recipe.
-
-    Returns:
-      The recipe (None if the mapping has no key `recipe`) and the resulting mapping.
+    Also return the recipe (None without the key).
     """
     if "recipe" not in training:
         return None, dict(training)

@@ -1,9 +1,7 @@
 """The content of a study file: `StudySpec`, its entries and the checks across them.
 
-`lce_core.study.study_file` reads a StudySpec from YAML; `lce_core.study.plan` expands it into
-steps. Every setting that can change a result is part of the fingerprints of the steps it affects.
-
-This module does not import torch.
+Every setting that can change a result is part of the fingerprints of the steps it affects. This
+module does not import torch.
 """
 
 from __future__ import annotations
@@ -36,18 +34,15 @@ from lce_core.study.tuning import Tune, changed
 from lce_core.study.variants import variant_name
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
-"""Keys of an entry of `methods` that are allowed only for tuned variants."""
 MAX_NAME = 100
-"""Maximum characters of a study's name, from which file and folder names are made."""
+"""File and folder names are made from the study's name."""
 MAX_LABEL = 64
-"""Maximum characters of a label. An artifact's folder name, which file systems limit to 255 bytes,
-contains two labels: those of the base model and of the method."""
+"""An artifact's folder name of at most 255 bytes contains the labels of base model and method."""
 MAX_SEEDS = 1000
 MIN_LOOK = 2
-"""Minimum number of seeds at a look: one seed does not show the variance between seeds."""
+"""One seed does not show the variance between seeds."""
 MAX_CELLS = 250_000
-"""Maximum number of cells of a study. Planning 248,400 cells takes 172 s and 1.3 GB of memory on
-two busy cores. Both grow with the number of cells."""
+"""Planning 248,400 cells takes 172 s and 1.3 GB of memory on two busy cores."""
 
 
 class MethodEntry(Section):
@@ -158,12 +153,11 @@ class MethodEntry(Section):
 
     @property
     def is_tuned(self) -> bool:
-        """True if the evaluated weights were fine-tuned, by the study or by others (published)."""
         return self.tuned or self.checkpoint is not None or self.weights_of is not None
 
     @property
     def name(self) -> str:
-        """The label, with "-tuned" appended for a tuned variant: "yarn", "yarn-tuned"."""
+        """The label; for tuned variants with "-tuned" appended."""
         return variant_name(self.label, not self.is_tuned)
 
 
@@ -249,7 +243,6 @@ class StudySpec(BaseModel):
     """Settings shared by all benchmarks."""
 
     def target_of(self, variant: MethodEntry) -> int:
-        """Return the context length in tokens to which a variant extends the model."""
         return variant.target_context or self.target_context
 
     def train_length_of(self, variant: MethodEntry) -> int:
@@ -258,33 +251,20 @@ class StudySpec(BaseModel):
         return trained.train_length or self.target_of(trained)
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
-        """Return the number of tokens on which a tuned variant is trained.
-
-        With `match: flops` these are the tokens whose FLOPs with full attention it gets.
-
-        Raises:
-          SpecError: if neither the variant nor the study sets `train_tokens`.
-        """
+        """Return the training tokens, or with `match: flops` those that set the FLOPs."""
         if tokens := variant.train_tokens or self.train_tokens:
             return tokens
         raise _missing_value("train_tokens", variant)
 
     def training_of(self, variant: MethodEntry) -> Training:
-        """Return the training settings of a tuned variant.
-
-        Raises:
-          SpecError: if neither the variant nor the study sets `training`.
-        """
         if training := variant.training or self.training:
             return training
         raise _missing_value("training", variant)
 
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
-        """Return the variant that `start_from` of `variant` names; None if it names none."""
         return self._tuned(variant.start_from)
 
     def weights_source_of(self, variant: MethodEntry) -> MethodEntry | None:
-        """Return the variant that `weights_of` of `variant` names; None if it names none."""
         return self._tuned(variant.weights_of)
 
     def _tuned(self, name: str | None) -> MethodEntry | None:
@@ -292,7 +272,7 @@ class StudySpec(BaseModel):
 
     @property
     def design(self) -> dict[str, list[str]]:
-        """What a run registers beside the expectations: lists of words, by kind of part."""
+        """Design that a run registers beside the expectations: lists of words, by kind of part."""
         return {
             "seed": [str(seed) for seed in self.seeds],
             "method": [one.name for one in self.methods],
@@ -315,10 +295,10 @@ class StudySpec(BaseModel):
     def comparisons(
         self, contexts: Mapping[str, int | None] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Expand `expects` into pairs of variants; see `expectation.comparisons`.
+        """Expand `expects` into pairs of variants (`expectation.comparisons`).
 
         With `contexts`, the trained context in tokens of each base model, then yield the default
-        comparisons; see `expectation.in_trained_context`.
+        comparisons (`expectation.in_trained_context`).
         """
         evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
         for entry in self.benchmarks:
@@ -345,12 +325,12 @@ class StudySpec(BaseModel):
 
     @property
     def validation_tokens(self) -> int:
-        """Maximum tokens per domain of the text that scores searches and the trials of `tune`."""
+        """Tokens per domain of the text that scores searches and trials of `tune`."""
         return (self.tune and self.tune.validation_tokens) or self.evaluation.held_out_tokens
 
     @property
     def num_cells(self) -> int:
-        """Number of cells, computed without creating the cells."""
+        """Number of cells, counted without creating them."""
         of_one_seed = sum(
             len(entry.tasks) * len(entry.lengths) * sum(map(entry.evaluates, self.methods))
             for entry in self.benchmarks

@@ -1,7 +1,7 @@
 """States of a study's cells and steps, shared by plans, catalog, `lce status` and dashboard.
 
-In a plan, a failed step that the next run retries has the state "missing" (see `StepState.change`).
-The dashboard's `sql/matrix.sql` implements `group_state` in SQL.
+A failed step that the next run retries is "missing" (see `StepState.change`). The dashboard's
+`sql/matrix.sql` implements `group_state` in SQL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STATES: dict[State, str] = {
     "failed": "the last attempt failed",
     "unavailable": "it cannot be computed here",
 }
-"""Meaning of each state, shown to users."""
+"""Meanings, shown to users."""
 
 GroupState = Literal["done", "in part", "running", "failed", "missing", "unavailable"]
 
@@ -24,13 +24,8 @@ GroupState = Literal["done", "in part", "running", "failed", "missing", "unavail
 def group_state(states: Sequence[str]) -> GroupState:
     """Return one state for a group of cells, such as all tasks and seeds of a method at a length.
 
-    The state is "running" if any cell is running, else "failed" if any failed, else "unavailable"
-    if all are unavailable. Otherwise it is "done", "in part" or "missing" if all, some or none of
-    the available cells are done.
-
-    Args:
-      states: State of each cell, at least one: a `State` or "running". Unknown values count as
-        "missing".
+    "running" if any cell is, else "failed" if any is, else "unavailable" if all are; otherwise
+    "done", "in part" or "missing" by the available cells. Unknown values count as "missing".
     """
     if "running" in states:
         return "running"

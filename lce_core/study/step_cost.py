@@ -16,8 +16,7 @@ from lce_core.rope import ContextLengths
 from lce_core.study.cost import attention_flops, cache_elements, matmul_parameters, training_flops
 
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
-"""Batch size in tokens that is assumed for decoding in fp32: the default of `Execution`. Other
-batch sizes change the cost only slightly."""
+"""Assumed for decoding in fp32; other batch sizes change the cost only slightly."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,10 @@ class Decoding:
     tokens: int = 0
     flops: float = 0.0
     bytes: float = 0.0
-    """Bytes read from memory (of the GPU or CPU): all weights once per decoding pass, and all
-    cached keys and values of the sequence for each generated token."""
+    """Bytes read from memory: all weights once per decoding pass, and all cached keys and values of
+    the sequence for each generated token."""
     layer_passes: int = 0
-    """Number of decoding passes times number of layers. Each layer of each pass takes a fixed time
-    to launch its kernels."""
+    """Decoding passes times layers; each layer takes a fixed time to launch its kernels."""
 
     def scaled(self, share: float) -> Decoding:
         return Decoding(
@@ -51,20 +49,16 @@ class StepCost:
     decoding: Decoding = field(default_factory=Decoding)
 
     def scaled(self, share: float) -> StepCost:
-        """Return a copy with `tokens` and `flops` multiplied by `share` (`decoding` is not)."""
+        """Return a copy with scaled `tokens` and `flops`, but the same `decoding`."""
         return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
 
     @property
     def all_flops(self) -> float:
-        """FLOPs of the step, including those of generated tokens."""
         return self.flops + self.decoding.flops
 
 
 def total_cost(costs: Sequence[StepCost]) -> StepCost:
-    """Return the sum of costs, field by field.
-
-    It creates no intermediate objects, because a plan can have 100,000 steps.
-    """
+    """Return the sum without intermediate objects: a plan can have 100,000 steps."""
     decoding = [cost.decoding for cost in costs]
     return StepCost(
         sum(cost.tokens for cost in costs),
@@ -79,25 +73,14 @@ def total_cost(costs: Sequence[StepCost]) -> StepCost:
 
 
 def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
-    """Return the cost of training a model on `tokens` tokens in rows of `length` tokens.
-
-    All weights are trained.
-    """
+    """Return the cost of training all weights on `tokens` tokens in rows of `length` tokens."""
     return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
 
 
 def finetune_cost(
     model: LanguageModel, method: Method, target: int, tokens: int, length: int
 ) -> StepCost:
-    """Return the cost of fine-tuning with a method.
-
-    Args:
-      model: The base model.
-      method: The method, which determines the attention and which weights are trained.
-      target: Target context in tokens.
-      tokens: Number of training tokens.
-      length: Length of a training row in tokens.
-    """
+    """Return the cost of fine-tuning; the method determines attention and trained weights."""
     weights, attention = _forward(model, method, target, length, training=True)
     # With LoRA the frozen weights propagate gradients but receive none, so their backward pass
     # costs one forward pass instead of two. The few weights of the adapters are not counted.
@@ -117,7 +100,7 @@ def evaluation_cost(
 def relative_attention(
     model: LanguageModel, method: Method, target: int, length: int, *, training: bool = False
 ) -> float:
-    """Return the attention FLOPs of a sequence of `length` tokens, as a share of full attention."""
+    """Return the attention FLOPs of a sequence as a share of full attention."""
     attention = _forward(model, method, target, length, training=training)[1]
     return attention / attention_flops(model.shape, model.geometry, length / 2)
 
@@ -136,12 +119,10 @@ def decoding_cost(
     length: float,
     precision: str,
 ) -> Decoding:
-    """Return the cost of generating answers, each as long as allowed, to prompts.
+    """Return the cost of generating answers of maximum length to prompts of mean length `length`.
 
-    `length` is the mean length of the prompts in tokens.
-    The forward pass of the prompt already yields the first token of an answer. In bf16 each prompt
-    is answered alone; in fp32 a batch has as many prompts as fit into a micro-batch
-    (`lce_core.evaluation.decoding`).
+    The prompt's forward pass already yields an answer's first token. In bf16 each prompt is
+    answered alone; in fp32 a batch has as many prompts as fit into a micro-batch.
     """
     tokens = answers.number * answers.longest
     if answers.longest < 2 or not answers.number:
@@ -164,7 +145,7 @@ def decoding_cost(
 
 
 def keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
-    """Return the number of keys to which the last token of a sequence of this length attends."""
+    """Return the number of keys to which the last token of a sequence attends."""
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     schemes = _schemes(model, method, lengths, training=False)
     return _mean([_keys_of_last_in(scheme, length) for scheme in schemes])
@@ -173,10 +154,7 @@ def keys_of_last(model: LanguageModel, method: Method, target: int, length: floa
 def _schemes(
     model: LanguageModel, method: Method, lengths: ContextLengths, *, training: bool
 ) -> list[AttentionScheme | None]:
-    """Return the attention scheme of each layer; None for full attention.
-
-    The base model's layers with a sliding window keep it.
-    """
+    """Return the scheme of each layer; None for full attention, windows for local layers."""
     attention = method.training_attention if training else method.attention
     shared = attention(model.geometry, lengths)
     own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
@@ -205,8 +183,8 @@ def _forward(
 ) -> tuple[float, float]:
     """Return forward FLOPs per token of text: (products with weights, attention).
 
-    If a method inserts a token, such as a landmark, after every `block - 1` tokens of text, the
-    model processes `block / (block - 1)` times as many tokens.
+    With a token inserted after every `block - 1` tokens of text, the model processes `block /
+    (block - 1)` times as many tokens.
     """
     geometry, growth = model.geometry, 1.0
     lengths = ContextLengths(geometry.trained_context, target, request=round(length))

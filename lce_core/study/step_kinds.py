@@ -62,16 +62,12 @@ SomeBenchmark = Annotated[Benchmark, BeforeValidator(partial(_plugin, BENCHMARKS
 
 
 class Tokenizer(Section):
-    """Identity of a base model's tokenizer.
-
-    Base models with equal tokenizers share the steps that tokenize and pack text.
-    """
+    """Identity of a base model's tokenizer; models with equal ones share token steps."""
 
     name: str
-    """Name of the base model's plug-in."""
     version: int
     weights: str | None = None
-    """Digest of the weights in the model's local folder; None for a model from the hub."""
+    """Digest of a local folder; None for the hub."""
     parameters: Mapping[str, Any] = Field(default_factory=dict)
     """Parameters of the base model that affect its tokenizer."""
 
@@ -81,16 +77,12 @@ class TextSpec(StepSpec):
 
     corpus: SomeCorpus
     digest: str | None
-    """String that identifies the corpus's text (`Corpus.digest`). None if the text is missing on
-    this machine; such a step cannot be computed."""
+    """`Corpus.digest`; None if the text is missing, so that the step cannot be computed."""
     tokenizer: Tokenizer
 
 
 class TokensSpec(TextSpec):
-    """Spec of a step that tokenises a streamed corpus and writes the tokens to shards (files).
-
-    The steps that pack training rows and prepare held-out text read these shards.
-    """
+    """Tokenise a streamed corpus into shards, which steps of rows and held-out text read."""
 
     kind: ClassVar[str] = "tokens"
     version: ClassVar[int] = 1
@@ -99,7 +91,7 @@ class TokensSpec(TextSpec):
 
 
 class RowsSpec(TextSpec):
-    """Spec of a step that packs tokenised documents into training rows of equal length."""
+    """Pack tokenised documents into training rows of equal length."""
 
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 2
@@ -107,14 +99,13 @@ class RowsSpec(TextSpec):
     submitted_as: ClassVar[str] = "sample"
 
     row_length: int
-    """Length of a training row in tokens."""
     num_rows: int
     upsampling: Upsampling
     seed: int
 
 
 class HeldOutSpec(TextSpec):
-    """Spec of a step that tokenises held-out text: text for evaluation that is not trained on."""
+    """Tokenise text for evaluation that is not trained on."""
 
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
@@ -132,23 +123,20 @@ class HeldOutSpec(TextSpec):
 
 
 class TrainingSpec(StepSpec):
-    """Spec of a training run. It trains on packed rows, the output of the parent step `rows`."""
+    """A training run on packed rows, the output of the parent step `rows`."""
 
     submitted_as: ClassVar[str] = "train"
     place: ClassVar[tuple[str, ...]] = ("base_model", "method", "seed")
     curve: ClassVar[str]
-    """Name of the loss metric in MLflow."""
+    """Loss metric in MLflow."""
 
     base_model: SomeModel
     training: Training
     num_steps: int
-    """Number of optimizer steps."""
     row_length: int
-    """Length of a training row in tokens."""
     seed: int
     data_seed: int | None = None
-    """Seed of the order of rows and of random choices per row, such as positions; by default
-    `seed`."""
+    """Seed of the order of rows and of random choices per row; `seed` by default."""
 
     @staticmethod
     def curve_of(kind: str) -> str:
@@ -158,24 +146,22 @@ class TrainingSpec(StepSpec):
 
     @property
     def num_tokens(self) -> int:
-        """Total number of training tokens, over all optimizer steps."""
         return self.num_steps * self.training.tokens_per_step
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Size of the trained weights."""
         return (2 if self.training.state_precision == "bf16" else 4) * num_parameters(
             self.base_model
         )
 
     @property
     def resume_bytes(self) -> int:
-        """Size of two resume points: the older one is deleted when the newer one is complete."""
+        """Two resume points: the older one is deleted when the newer one is complete."""
         return 2 * 3 * self.checkpoint_bytes  # weights and AdamW's two moments
 
 
 class BaseSpec(TrainingSpec):
-    """Spec of a run that trains a base model from random weights."""
+    """Train a base model from random weights."""
 
     kind: ClassVar[str] = "base"
     version: ClassVar[int] = 1
@@ -187,12 +173,11 @@ class BaseSpec(TrainingSpec):
 
 
 class SearchSpec(StepSpec):
-    """Spec of a step that searches for the parameters that a method leaves open.
+    """Search for the parameters that a method leaves open.
 
-    Losses are measured on the validation text of the parent step `validation`, with the weights of
-    the parent step `checkpoint`. If it has no such parent, the weights are the base model's, from a
-    local folder or the hub. The result contains the parameters; cells and training runs read them
-    from their parent step `search`.
+    Losses are measured on the validation text of the parent `validation`, with the weights of the
+    parent `checkpoint` or else the base model's. Cells and training runs read the parameters from
+    their parent `search`.
     """
 
     kind: ClassVar[str] = "search"
@@ -205,16 +190,15 @@ class SearchSpec(StepSpec):
 
     base_model: SomeModel
     weights: str | None = None
-    """Digest of the base model's local folder; None for a model from the hub."""
+    """Digest of the base model's local folder; None for the hub."""
     method: SomeMethod
     """The method before its search."""
     target_context: int
-    """Target context in tokens, the length of each text whose loss is measured."""
+    """Tokens of each text whose loss is measured."""
     evaluation: Inference
 
     @property
     def search(self) -> ParameterSearch:
-        """Settings of the search."""
         search = self.method.open_search()
         assert search is not None, "only a method with open parameters has a search"
         return search
@@ -227,11 +211,10 @@ class SearchSpec(StepSpec):
 
 
 class FinetuneSpec(TrainingSpec):
-    """Spec of a run that fine-tunes a base model with a method.
+    """Fine-tune a base model with a method.
 
-    The run starts from the weights of the parent step `base`. If it has no such parent, it starts
-    from the base model's weights, from a local folder or the hub. A parent step `choice` replaces
-    the value of one field of `training`; a parent step `search` determines parameters of the
+    The run starts from the weights of the parent `base` or else the base model's. A parent `choice`
+    replaces the value of one field of `training`; a parent `search` determines parameters of the
     method.
     """
 
@@ -241,10 +224,9 @@ class FinetuneSpec(TrainingSpec):
     curve: ClassVar[str] = "train/loss"
 
     weights: str | None = None
-    """Digest of the base model's local folder; None for a model from the hub."""
+    """Digest of the base model's local folder; None for the hub."""
     method: SomeMethod
     target_context: int
-    """Target context length in tokens."""
     train_positions: TrainPositions = "exact"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
@@ -253,7 +235,7 @@ class FinetuneSpec(TrainingSpec):
 
 
 class ChoiceSpec(StepSpec):
-    """Spec of a step that chooses the value of a training setting with the lowest validation NLL.
+    """Choose the value of a training setting with the lowest validation NLL.
 
     Its parents are cells: the trial of each value, scored on each domain of the validation text.
     """
@@ -267,9 +249,9 @@ class ChoiceSpec(StepSpec):
     field: str
     """Tuned field of `training`."""
     values: list[float]
-    """The values tried, in the order of the trials."""
+    """Values tried, in the order of the trials."""
     domains: list[str]
-    """Domains of the validation text, which count equally."""
+    """Equally weighted domains of the validation text."""
 
     @staticmethod
     def role(number: int, domain: str) -> str:
@@ -278,11 +260,10 @@ class ChoiceSpec(StepSpec):
 
 
 class CellSpec(StepSpec):
-    """Spec of a cell: one benchmark task at one length for one variant of a model.
+    """A cell: one benchmark task at one length for one variant of a model.
 
-    The evaluated weights are those of the parent step `checkpoint`. If the cell has no such parent,
-    they are published weights if `published` is set, else the base model's, from a local folder or
-    the hub. A parent step `search` determines parameters of the method.
+    The weights are those of the parent `checkpoint`, else published weights (`published`), else the
+    base model's. A parent `search` determines parameters of the method.
     """
 
     kind: ClassVar[str] = "cell"
@@ -295,25 +276,21 @@ class CellSpec(StepSpec):
 
     base_model: SomeModel
     weights: str | None = None
-    """Digest of the base model's local folder; None for a model from the hub."""
+    """Digest of the base model's local folder; None for the hub."""
     method: SomeMethod
     target_context: int
-    """Target context length in tokens."""
     benchmark: SomeBenchmark
     task: str
     eval_length: int
-    """Context length in tokens at which the model is evaluated."""
     evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
-    """Methods and settings of confidence intervals; equal to `statistics.estimates.INTERVALS`."""
+    """Settings of confidence intervals, equal to `statistics.estimates.INTERVALS`."""
     seed: int | None = None
-    """Seed with which the benchmark draws its samples; None if it needs no random numbers."""
+    """Seed of the benchmark's samples; None if it needs no random numbers."""
     data: str | None = None
-    """Digest of the benchmark's data set; None if it reads none, or if the data is missing on this
-    machine."""
+    """Digest of the benchmark's data set; None without one, or if it is missing."""
     published: str | None = None
-    """Digest of published weights; None if the variant uses none, or if they are missing on this
-    machine."""
+    """Digest of published weights; None without them, or if they are missing."""
 
     def cost(self, step: Step) -> StepCost:
         """Predict the cost, from the lengths of the data set's prompts if the plan knows them."""
@@ -329,10 +306,7 @@ class CellSpec(StepSpec):
         return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
-        """Return the cost of a finished cell, without that of generated tokens.
-
-        `sequences` are the lengths of its prompts or text windows.
-        """
+        """Return a finished cell's cost without generated tokens, from its prompts' lengths."""
         return self._cost(sequences.num_tokens, sequences.mean_length)
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
@@ -352,18 +326,13 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Return a grouping key. Cells with equal keys form a unit, which one worker computes.
-
-        The cells that score running text with one model form one unit over all lengths. All other
-        cells of that model form one unit per length.
-        """
+        """Group one model's cells: those of running text over all lengths, others per length."""
         axes = ("base_model", "method", "frozen", "seed")
         shared = "text" if _scores_text(step) else step.axes["eval_length"]
         return (*(step.axes[axis] for axis in axes), shared)
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Return a display name such as "evaluate smollm2-yarn-s0 at 4096"."""
         axes = step.axes
         variant = variant_name(axes["method"], axes["frozen"])
         what = "on text" if _scores_text(step) else f"at {axes['eval_length']}"
@@ -371,39 +340,25 @@ class CellSpec(StepSpec):
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:
-        """Return False if the cell scores running text.
-
-        Two workers that share such cells would both compute windows that one could reuse.
-        """
+        """Return False for running text: two workers would both compute windows to reuse."""
         return not _scores_text(step)
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:
-        """Return the key by which a unit's cells are sorted: longest cells first.
+        """Sort longest cells first: shorter windows reuse the losses of longer ones.
 
-        Cells that score running text are sorted by text (task) first, then by length. A worker
-        finishes one text before the next, because its memory may hold the losses of one text only.
-        Longer cells come first because shorter windows reuse the losses of longer ones.
+        Running text is sorted by text (task) before: memory may hold the losses of one text only.
         """
         text = step.axes["task"] if _scores_text(step) else ""
         return text, -int(step.axes["eval_length"])
 
 
 def kind_named(kind: str) -> type[StepSpec]:
-    """Return the class of a step kind.
-
-    Raises:
-      KeyError: if there is no such kind.
-    """
     return KINDS[kind]
 
 
 def spec_of(step: Step) -> StepSpec:
-    """Parse a step's spec into the class of its kind, loading the plug-ins.
-
-    Raises:
-      SpecError: if another version of the kind or of a plug-in wrote the spec.
-    """
+    """Parse a step's spec into the class of its kind, loading the plug-ins."""
     return KINDS[step.kind].parse(step.spec)
 
 

@@ -14,26 +14,24 @@ from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""Classes of step kinds, by the kind's name. Importing `lce_core.study.step_kinds` adds them."""
+"""Classes by the kind's name; importing `lce_core.study.step_kinds` adds them."""
 
 
 class StepSpec(Section):
-    """Base class of step kinds. The fields of a subclass are the settings of a step of that kind.
+    """Base class of step kinds. The fields of a subclass are the settings of a step.
 
-    The step's fingerprint contains all required fields, and optional fields with values other
-    than their defaults.
+    The fingerprint contains all required fields, and optional ones that differ from their defaults.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int]
     order: ClassVar[int]
-    """Scheduling order: steps of kinds with lower values start first, because later kinds read
-    their results."""
+    """Steps of lower kinds start first, because later kinds read their results."""
     submitted_as: ClassVar[str]
     """Name of the Prefect task that computes steps of this kind."""
     place: ClassVar[tuple[str, ...]] = ()
-    """Names of the axes (method, seed, length, ...) that identify a step within a study. If two
-    steps have equal values on these axes but different ids, the settings of the step changed."""
+    """Axes (method, seed, length, ...) that identify a step within a study. If a step with equal
+    axes has another id, its settings changed."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -43,11 +41,7 @@ class StepSpec(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuild a spec from the output of `identity`.
-
-        Raises:
-          SpecError: if another version of this kind or of a plug-in wrote the values.
-        """
+        """Rebuild a spec from the output of `identity`."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -67,7 +61,7 @@ class StepSpec(Section):
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Return the display name of the unit that contains the step."""
+        """Return the display name of the step's unit."""
         return f"{step.kind} {step.name}"
 
     @classmethod
@@ -77,5 +71,5 @@ class StepSpec(Section):
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:  # noqa: ARG003 - of a kind with more in a unit
-        """Return the key by which a unit's steps are sorted; equal keys keep the plan's order."""
+        """Return the sort key within a unit; equal keys keep the plan's order."""
         return "", 0

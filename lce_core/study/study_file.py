@@ -1,7 +1,6 @@
 """Read a study file: parse its YAML into a `StudySpec`.
 
-Each key is validated separately, so that every error names the file and the key, and states the
-given value, the expected value and a remedy.
+Each key is validated separately, so that every error names the file and the key.
 """
 
 from __future__ import annotations
@@ -33,11 +32,6 @@ S = TypeVar("S", bound=Section)
 
 
 def load_study(path: Path) -> StudySpec:
-    """Read a study file.
-
-    Raises:
-      SpecError: if the file cannot be read or is not a valid study.
-    """
     where = writable(str(path))
     if where != str(path):
         raise SpecError(
@@ -66,11 +60,6 @@ def load_study(path: Path) -> StudySpec:
 
 
 def parse_study(text: str, where: str) -> StudySpec:
-    """Parse a study from YAML text; `where` names the file in errors.
-
-    Raises:
-      SpecError: if the text is not a valid study.
-    """
     data = plain_yaml(text, where)
     if not isinstance(data, dict):
         raise SpecError(
@@ -144,8 +133,7 @@ def _require_all(data: Mapping[str, Any], at: str) -> None:
 
 
 _OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method", "at_best"}
-"""Keys of every entry of `methods`, whatever the method. A method's parameter of the same name
-takes precedence, such as `train_length` of landmark."""
+"""Keys of every entry of `methods`; a method's parameter of the same name takes precedence."""
 
 
 def _method(entry: dict[str, Any], where: str, training: Mapping[str, Any]) -> MethodEntry:

@@ -1,7 +1,6 @@
 """Divide a training budget, in tokens or in FLOPs, into the optimizer steps of a variant's runs.
 
-A method with stages trains in several runs. Its shares say which fraction of all training tokens
-each run uses, with either budget.
+A method with stages trains in several runs; its shares are fractions of all training tokens.
 """
 
 from __future__ import annotations
@@ -16,23 +15,13 @@ from lce_core.study.step_cost import pretraining_cost
 def reference_flops(base_model: LanguageModel, tokens: int, length: int) -> float:
     """Return the FLOPs that `match: flops` gives every tuned variant.
 
-    They train all weights of the unmodified base model, with full attention, on `tokens` tokens in
-    rows of `length` tokens.
+    They train all weights of the unmodified base model, with full attention, in rows of `length`.
     """
     return pretraining_cost(base_model, tokens, length).flops
 
 
 def steps_for_tokens(tokens: int, shares: Sequence[float], tokens_per_step: int) -> list[int]:
-    """Return the number of optimizer steps of each run, rounded down.
-
-    Args:
-      tokens: Training tokens of all runs.
-      shares: Fraction of the tokens for each run except the last, which uses the rest.
-      tokens_per_step: Training tokens of an optimizer step.
-
-    Raises:
-      SpecError: if a run has fewer tokens than one step.
-    """
+    """Return each run's optimizer steps, rounded down; the last run gets the tokens left."""
     parts = [int(share * tokens) for share in shares]
     parts.append(tokens - sum(parts))
     for part in parts:
@@ -49,15 +38,10 @@ def steps_for_tokens(tokens: int, shares: Sequence[float], tokens_per_step: int)
 def steps_for_flops(
     flops: float, shares: Sequence[float], flops_per_step: Sequence[float]
 ) -> list[int]:
-    """Return the number of optimizer steps of each run, rounded to the nearest, at least one.
+    """Return each run's optimizer steps, rounded to the nearest, at least one.
 
     The last run gets the FLOPs that rounding left of the budget, so all runs together differ from
     it by at most half a step of the last run, unless a run needs its first step.
-
-    Args:
-      flops: Training FLOPs of all runs.
-      shares: Fraction of the training tokens for each run except the last, which uses the rest.
-      flops_per_step: FLOPs of one optimizer step of each run.
     """
     *earlier, last = flops_per_step
     mean = sum(share * cost for share, cost in zip(shares, earlier, strict=True))

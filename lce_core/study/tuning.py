@@ -16,7 +16,7 @@ from lce_core.errors import SpecError
 from lce_core.recipe import Section, Training
 
 BEST = "_best"
-"""Suffix of the label of a variant that trains with its own best value."""
+"""Label suffix of a variant that trains with its own best value."""
 _MAX_VALUES = 100
 
 
@@ -60,8 +60,7 @@ class Tune(Section):
             if key in Training.model_fields and key not in cls.model_fields:
                 raise SpecError(
                     key,
-                    "a field that cannot be tuned, because it also changes the rows, the number of"
-                    " training steps or the arithmetic",
+                    "a field that cannot be tuned: it also changes rows, steps or arithmetic",
                     f"one of {', '.join(_GRIDS)}",
                     "write one study per value of this field",
                 )
@@ -89,12 +88,10 @@ class Tune(Section):
 
     @property
     def field(self) -> str:
-        """Name of the tuned field of `training`."""
         return next(field for field in _GRIDS if getattr(self, field))
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The grid: values of the field, in the order of the study file."""
         return next((grid for field in _GRIDS if (grid := getattr(self, field))), ())
 
 
@@ -102,9 +99,4 @@ _GRIDS = tuple(field for field in Tune.model_fields if field in Training.model_f
 
 
 def changed(training: Training, field: str, value: float) -> Training:
-    """Return training settings in which one field has another value.
-
-    Raises:
-      ValidationError: if the field cannot have this value.
-    """
     return Training.model_validate({**training.model_dump(), field: value})

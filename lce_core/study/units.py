@@ -1,9 +1,8 @@
 """Group steps into units: lists of steps that one worker computes and that are retried together.
 
-A training run or a data step is a unit by itself. All cells (evaluations) of one model at one
-length form a unit, so that the worker loads the model once. Each cell is saved as soon as it is
-finished. Cells that score running text form one unit per model across all lengths, because shorter
-windows can reuse the losses of longer ones.
+All cells of one model at one length form a unit, so that the worker loads the model once; cells
+that score running text across all lengths, because shorter windows can reuse losses of longer ones.
+Other steps are units by themselves.
 """
 
 from __future__ import annotations
@@ -21,33 +20,31 @@ from lce_core.study.progress import StepState, inputs_of, needed_steps
 from lce_core.study.step_kinds import BaseSpec, ChoiceSpec, kind_named
 
 _TRIALS = -1
-"""Wave of the trials of `tune`: before the first seed, whose index is 0."""
+"""Before the first seed, whose index is 0."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A list of steps that one worker computes one after another."""
+    """Steps that one worker computes one after another."""
 
     name: str
     kind: str
     steps: tuple[Step, ...]
     assists: bool = False
-    """True if another worker computes the steps, and the worker of this unit only computes parts of
-    them to help."""
+    """Another worker computes the steps; this unit's worker only helps with parts of them."""
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Fingerprints of the steps that must be done before this unit starts."""
+        """Fingerprints of the steps that must be done before."""
         return frozenset(one for step in self.steps for one in inputs_of(step))
 
     @cached_property
     def outputs(self) -> frozenset[str]:
-        """Fingerprints of the unit's steps."""
         return frozenset(step.fingerprint for step in self.steps)
 
     @property
     def is_divisible(self) -> bool:
-        """True if two workers that share the unit finish it sooner than one."""
+        """True if two workers finish the unit sooner than one."""
         return all(kind_named(self.kind).is_divisible(step) for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
@@ -59,10 +56,9 @@ class Unit:
 def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     """Group the steps that a run computes into units, in the order in which they should start.
 
-    Data steps and base models come first, because other steps wait for them. Then come the trials
-    of `tune` and the choices among them, for the same reason. Then come all units of the first
-    seed, so that its methods can be compared early, then those of the second seed, and so on.
-    Within a seed, kinds follow `StepSpec.order`, so that parents precede children.
+    Data steps and base models come first, because other steps wait for them, then the trials of
+    `tune` and their choices, then one seed after the other, so that methods can be compared early.
+    Within a seed, kinds follow `StepSpec.order`.
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
     needed = needed_steps(plan, states)
@@ -82,12 +78,6 @@ def dearest_first(
     Otherwise a long unit could start last and run alone. Units whose predicted durations lie
     between the same powers of two seconds are shuffled by a hash of host and unit name, so that
     hosts that start together claim different units.
-
-    Args:
-      units: Units of `plan`.
-      plan: The plan, for the order of seeds.
-      seconds: Predicted seconds of each step, by fingerprint.
-      host: Name of the host whose workers claim the units.
     """
     seed = _first_seeds(plan)
 
@@ -120,10 +110,7 @@ def abandoned(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
-    """Return, by step fingerprint, the index of the first seed with a cell that needs the step.
-
-    The steps of trials have -1, because they start before the runs of every seed.
-    """
+    """Return by fingerprint the index of the first seed that needs a step; `_TRIALS` for trials."""
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):
         needed = [step.fingerprint for step in (cell.step, cell.checkpoint) if step]

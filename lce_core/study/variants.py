@@ -6,8 +6,7 @@ The catalog has SQL macros `variant_label` and `variant_name` that return the sa
 from __future__ import annotations
 
 CONTROL = "none"
-"""Name of the method that changes nothing. Its two variants are the controls of a study: the
-unmodified base model (frozen) and the base model fine-tuned without a method (tuned)."""
+"""Method that changes nothing; its two variants are a study's controls."""
 
 
 def weights_label(frozen: bool) -> str:

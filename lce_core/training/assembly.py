@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 def open_rows(job: TrainingJob) -> PackedRows:
-    """Open the packed training rows (token sequences of one length) that `pack_rows` wrote."""
     rows = PackedRows.open(job.rows)
     assert rows.row_length == job.row_length, f"{rows.row_length}, not {job.row_length} tokens"
     assert len(rows), "no rows"
@@ -43,7 +42,7 @@ def open_rows(job: TrainingJob) -> PackedRows:
 
 
 def plugin_of(job: TrainingJob) -> LanguageModel:
-    """Return the plug-in of the job's base model, after importing the user's plug-in folders."""
+    """Return the base model's plug-in, after importing the user's plug-in folders."""
     add_plugin_folders(job.plugin_folders)
     return MODELS.from_identity(job.base_model)
 
@@ -56,9 +55,8 @@ class Parts:
     module: LossModel
     extended: ExtendedModel | None
     layers: Sequence[nn.Module]
-    """The model's decoder layers."""
     kernel: str
-    """Name of the attention kernel (`lce_core.extension.kernels`)."""
+    """`lce_core.extension.kernels`."""
 
     @property
     def lora(self) -> LoRA | None:
@@ -67,10 +65,7 @@ class Parts:
 
 
 def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
-    """Load the model, apply the method and add the loss, all on `device`.
-
-    If several processes shard the model, each one gets its own rows of every weight.
-    """
+    """Load the model, apply the method and add the loss; sharding keeps this process's rows."""
     method = None if job.method is None else METHODS.from_identity(job.method)
 
     def start() -> PreTrainedModel:
@@ -134,13 +129,7 @@ def _extend(
 
 
 def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
-    """Return how many tokens attend to each other: a whole training row, or one piece of it.
-
-    A method that inserts tokens cuts each row into pieces and trains on them separately.
-
-    Raises:
-      SpecError: if the pieces do not divide the row length.
-    """
+    """Return how many tokens attend to each other: a row, or a piece with inserted tokens."""
     if extended is None or extended.inserter is None:
         return job.row_length
     return extended.inserter.piece_of(job.row_length)

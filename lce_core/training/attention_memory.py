@@ -1,7 +1,7 @@
 """Memory that a method's attention needs in training beyond stock attention, in bytes per process.
 
-Each number follows from the tensors that autograd saves in `lce_core.attention` and in the patched
-layers of transformers (`lce_core.attention.layers`), or the attention scheme declares it.
+Each number follows from the tensors that autograd saves in `lce_core.attention`, or the attention
+scheme declares it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log-sum-exp, counted on tensors without values. A plain softmax needs fewer."""
 
 @dataclass(frozen=True)
 class AttentionMemory:
-    """Memory beyond stock attention; the defaults are those of stock attention."""
+    """Memory beyond stock attention, whose values are the defaults."""
 
     growth: float = 1.0
-    """Tokens that the model processes per token of text; more than 1 with inserted tokens."""
+    """Tokens of the model per token of text; more than 1 with inserted tokens."""
     shared: float = 0.0
     """Cosines and sines that all layers share."""
     kept: float = 0.0

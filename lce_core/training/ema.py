@@ -12,8 +12,7 @@ class ExponentialMovingAverage:
     """Moving average of the weights: ema <- decay * ema + (1 - decay) * weights.
 
     It starts from the initial weights and has no bias correction, because fine-tuning starts from a
-    trained base model. Choose a decay whose horizon 1 / (1 - decay) is well below the number of
-    training steps.
+    trained base model. The horizon 1 / (1 - decay) should be well below the number of steps.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
@@ -26,7 +25,6 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Update the average with the current weights; call this after every optimiser step."""
         for name, tensor in self.tensors.items():
             tensor.lerp_(self._parameters[name].detach().to(tensor.dtype), 1 - self._decay)
 

@@ -7,12 +7,10 @@ layers, then "full", then "offload" (`lce_core.training.recomputation`).
 
 3. Weights, gradients and moments in bf16 from the first step on, if the study allows fp32 and bf16.
 
-Fallbacks 1 and 2 change only the order of summation and, for models with dropout, which activations
-a pass with fewer rows drops. On a GPU the run starts with the first fallback whose estimated memory
-fits, because each failed attempt costs a restart. The estimate also chooses the number of layers
-that keep attention; after a failed attempt the run tries half of the layers. If the setting
-`gradient_checkpointing` is not "auto", the run starts with exactly this setting, whatever the
-estimate.
+1 and 2 change only the order of summation and, with dropout, which activations are dropped. On a
+GPU the run starts with the first fallback whose estimated memory fits, because each failed attempt
+costs a restart; the estimate also chooses the number of layers that keep attention, which a failed
+attempt halves. A `gradient_checkpointing` other than "auto" is used exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def all_fallbacks(job: TrainingJob, num_layers: int) -> list[TrainingJob]:
-    """Return the job, followed by copies of it with one more of the module's fallbacks each."""
+    """Return the job and copies of it with one more fallback each."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
@@ -57,18 +55,12 @@ def worth_trying(
 ) -> Sequence[TrainingJob]:
     """Return the job, or copies of it that need less memory, in the order in which to try them.
 
-    The list starts with the first job whose estimated memory fits the device; if none fits, it
-    contains only the last fallback. If the device's memory is unknown, or `gradient_checkpointing`
-    is not "auto", the list starts with `job` itself.
-
-    Args:
-      job: training run that the study requests.
-      base: the job's base model.
-      device: device of each process.
-      capacity: memory of the device in bytes; None if unknown.
+    The list starts with the first job whose estimated memory fits `capacity` bytes; if none fits,
+    it contains only the last fallback. If the memory is unknown, or `gradient_checkpointing` is not
+    "auto", the list starts with `job` itself.
 
     Raises:
-      SpecError: if weights, gradients, moments and EMA exceed the memory even with all fallbacks.
+      SpecError: if weights, gradients, moments and EMA alone exceed the memory.
     """
     found = all_fallbacks(job, base.shape.num_layers)
     half = f"attention:{base.shape.num_layers // 2}"
@@ -88,7 +80,7 @@ def worth_trying(
 
 
 def need(job: TrainingJob, base: LanguageModel, device: torch.device) -> Memory:
-    """Estimate the device memory that one process of a job needs, in bytes by purpose."""
+    """Estimate the bytes of device memory that one process of a job needs, by purpose."""
     method = None if job.method is None else METHODS.from_identity(job.method)
     return estimate(job, base, method, sharded=job.is_sharded(device))
 
@@ -108,12 +100,7 @@ def too_small(
 ) -> SpecError:
     """Return the error for a run that is out of memory even with its last fallback.
 
-    Args:
-      job: the run with its last fallback.
-      base: the job's base model.
-      device: device of each process.
-      capacity: memory of the device in bytes; None if unknown.
-      failed: settings that were tried and ran out of memory, each with torch's message.
+    `failed` are the settings that were tried, each with torch's message.
     """
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
     tried = f" (out of memory: {'; '.join(failed)})" if failed else ""

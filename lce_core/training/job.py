@@ -23,14 +23,12 @@ class TrainingJob(BaseModel):
     base_model: dict[str, Any]
     """Name, version and parameters of the base model's plug-in (`Plugin.identity`)."""
     method: dict[str, Any] | None
-    """Name, version and parameters of the method's plug-in; None trains the unmodified base model.
-    """
+    """Name, version and parameters of the method's plug-in; None trains the unmodified model."""
     training: Training
     from_scratch: bool
     """Initialise random weights from `seed` instead of loading the base model's weights."""
     base_folder: Path | None
-    """Folder with the tokenizer and, unless `from_scratch`, the weights; None loads from the hub.
-    """
+    """Folder with the tokenizer and, unless `from_scratch`, the weights; None means the hub."""
     rows: Path
     """Folder of the packed training rows (sequences of `row_length` token ids)."""
     seed: int = Field(ge=0)
@@ -53,8 +51,7 @@ class TrainingJob(BaseModel):
     """Machines that share the run; None means this machine."""
     threads: int = Field(default=1, ge=1)
     checkpoint_seconds: float = Field(default=60.0, ge=0)
-    """Minimum seconds between resume points. The trainer waits longer if writing a point is slow.
-    """
+    """Minimum seconds between resume points. The trainer waits longer if writing is slow."""
     step_timeout_seconds: float = Field(default=600.0, gt=0)
     """Maximum seconds that a process waits for the others during a training step. Then the run
     fails, so that a process that hangs does not block the others' GPUs."""
@@ -70,21 +67,18 @@ class TrainingJob(BaseModel):
 
     @property
     def seed_of_rows(self) -> int:
-        """Seed of the order of rows and of random choices per row."""
         return self.seed if self.data_seed is None else self.data_seed
 
     @property
     def rows_per_step(self) -> int:
-        """Training rows per weight update, summed over all processes and micro-batches."""
+        """Rows per weight update, of all processes and micro-batches."""
         return self.training.tokens_per_step // self.row_length
 
     @property
     def machines(self) -> AccelerateConfig:
-        """Machines that share the run."""
         return self.accelerate_config or AccelerateConfig(num_processes=self.processes)
 
     def is_sharded(self, device: torch.device) -> bool:
-        """Return True if each process holds only a shard of every weight."""
         # With bf16 states every process would round its own copy of the weights differently.
         fits = device.type == "cuda" or self.state_precision == "bf16"
         wanted = self.sharding == "shard" or (self.sharding == "auto" and fits)
@@ -97,7 +91,6 @@ class TrainingJob(BaseModel):
 
     @property
     def state_precision(self) -> Literal["fp32", "bf16"]:
-        """Precision of weights, gradients and moments between training steps."""
         allowed = self.training.state_precision
         return (self.states or "fp32") if allowed == "fp32_or_bf16" else allowed
 
@@ -113,14 +106,14 @@ class TrainingJob(BaseModel):
 
     @property
     def micro_rows(self) -> int:
-        """Maximum number of training rows in one forward pass of one process; at least 1."""
+        """Maximum training rows in one forward pass of one process; at least 1."""
         return max(1, self.micro_batch_tokens // self.row_length)
 
     def identity(self) -> str:
         """Return a hash of model, method, seed, lengths and training settings.
 
-        The trainer rejects resume points with another hash. Settings that only change memory use,
-        such as `micro_batch_tokens`, are not part of it.
+        Resume points with another hash are rejected. Settings that only change memory use are left
+        out.
         """
         what = {"base_model", "method", "from_scratch", "seed", "num_steps", "row_length"}
         payload = self.model_dump(mode="json", include={*what, "target_context"})

@@ -53,8 +53,6 @@ def launch(
     """Run `python -m module` in the processes of all machines and return the result of rank 0.
 
     Args:
-      module: module to run; its `__main__` block passes the path in sys.argv[1] to `work`.
-      payload: JSON that every process receives.
       machines: number of processes and machines. `join` must run on the machines of other ranks.
       report: called in this process with every progress mapping that rank 0 prints.
       scratch: existing folder, in which the driver creates a temporary folder. A killed driver
@@ -95,12 +93,7 @@ def launch(
 
 
 def join(module: str, machines: AccelerateConfig) -> NoReturn:
-    """Run this machine's processes of every job that the main machine launches, one after another.
-
-    Args:
-      module: as in `launch`.
-      machines: as in `launch`, with the rank of this machine.
-    """
+    """Run this machine's processes of every job that the main machine launches."""
     with tempfile.TemporaryDirectory(prefix="lce-join-") as folder:
         while True:
             if _is_launching(machines):
@@ -112,7 +105,6 @@ def join(module: str, machines: AccelerateConfig) -> NoReturn:
 
 
 def _is_launching(machines: AccelerateConfig) -> bool:
-    """Return True if a launcher runs on the main machine, which then listens at its port."""
     address = (machines.main_process_ip, machines.main_process_port)
     try:
         socket.create_connection(address, timeout=_POLL_SECONDS).close()
@@ -122,13 +114,7 @@ def _is_launching(machines: AccelerateConfig) -> bool:
 
 
 def work(job: Path | None, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
-    """Run `carry_out` in one process of `launch` or `join`; save its result or error.
-
-    Args:
-      job: file with the job's JSON; the result and errors are written beside it. None on machines
-        that joined.
-      carry_out: function of the job's JSON and a progress callback; returns the result.
-    """
+    """Run `carry_out` in one process of `launch` or `join`; save its result or error."""
     threading.Thread(target=_exit_with_launcher, daemon=True).start()
     store, rank, _ = next(rendezvous("env://"))
     if job is None:
@@ -198,7 +184,6 @@ def _free_port() -> int:
 def _launcher(
     folder: Path, machines: AccelerateConfig, arguments: Sequence[str], stderr: IO[str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start `accelerate launch -m ARGUMENTS` as a child process; stop it when the block ends."""
     config = folder / "accelerate.json"
     config.write_text(json.dumps(_configuration(machines)), encoding="utf-8")
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
@@ -266,7 +251,6 @@ def _write(path: Path, value: dict[str, Any]) -> None:
 
 
 def _raise_first_error(folder: Path) -> None:
-    """Raise the error of the process that failed first; it usually causes the later ones."""
     found = sorted(folder.glob("error-*.json"), key=lambda path: path.stat().st_mtime_ns)
     if found:
         _raise(json.loads(found[0].read_text(encoding="utf-8")))

@@ -4,13 +4,11 @@ A layer computes W x + alpha / rank * B (A x) with W frozen. B starts at zero, s
 from the unchanged model. The layer keeps the names `weight` and `bias`, so the merged checkpoint
 has the stock model's parameter names. An EMA averages A and B separately.
 
-The peft package is not used for three reasons. Once it is installed, transformers' Auto classes
-follow an adapter_config.json beside the weights and load weights from another folder, which no
-fingerprint covers. It renames weights and merges whole modules, whereas a sharded run has to merge
-gathered tensors. Under autocast it also copies the input of every layer to fp32.
+The peft package is not used: once installed, transformers' Auto classes follow an
+adapter_config.json to weights that no fingerprint covers. It merges whole modules, whereas a
+sharded run has to merge gathered tensors, and under autocast it copies every layer's input to fp32.
 
-Source: Hu et al. 2021, arXiv:2106.09685, equation 3 and section 4.1; A is initialised as in their
-code.
+Source: Hu et al. 2021, arXiv:2106.09685, equation 3 and section 4.1; A as in their code.
 """
 
 from __future__ import annotations
@@ -29,13 +27,7 @@ _DOWN, _UP = ".lora_A", ".lora_B"
 
 
 class LoRALinear(nn.Module):
-    """A linear layer with a frozen weight and a trained low-rank update.
-
-    Args:
-      layer: the layer whose weight and bias are reused.
-      lora: rank and alpha.
-      generator: draws A, on the CPU.
-    """
+    """A linear layer with a frozen weight and a trained low-rank update; A is drawn on the CPU."""
 
     def __init__(self, layer: nn.Linear, lora: LoRA, generator: torch.Generator) -> None:
         super().__init__()
@@ -47,7 +39,6 @@ class LoRALinear(nn.Module):
         self.lora_B = nn.Parameter(layer.weight.new_zeros(layer.out_features, lora.rank))
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return the layer's output plus its update: (..., in_features) -> (..., out_features)."""
         update = linear(linear(states, self.lora_A) * self.scale, self.lora_B)
         return linear(states, self.weight, self.bias) + update
 
@@ -56,9 +47,6 @@ def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
     """Add low-rank updates to `model` in place, drawn from `seed`, and freeze all other weights.
 
     Weights whose name contains an entry of `lora.whole` are not frozen.
-
-    Raises:
-      SpecError: if the model has no linear layer with one of the target names.
     """
     generator = torch.Generator().manual_seed(seed)
     found = [
@@ -82,12 +70,7 @@ def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
 
 @torch.no_grad()
 def merged(weights: Mapping[str, Tensor], lora: LoRA) -> dict[str, Tensor]:
-    """Return the stock model's weights: W + alpha / rank * B A for each layer with an update.
-
-    Args:
-      weights: whole tensors by name, of a model that `add_lora` changed; they are not modified.
-      lora: the settings given to `add_lora`.
-    """
+    """Return the stock model's weights: W + alpha / rank * B A for each layer with an update."""
     plain = {}
     for name, tensor in weights.items():
         layer = name.removesuffix(".weight")

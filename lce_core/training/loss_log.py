@@ -14,10 +14,7 @@ LOG = "loss.jsonl"
 
 
 class LossLog:
-    """Append entries to `loss.jsonl` in `folder`.
-
-    Creating the object deletes the entries of steps after `step`, from which the run continues.
-    """
+    """Append entries to `loss.jsonl`; drop those after `step`, from which the run continues."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / LOG
@@ -28,7 +25,6 @@ class LossLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write an entry and flush it to the operating system."""
         self._file.write(_line(entry))
         self._file.flush()
 
@@ -40,7 +36,7 @@ class LossLog:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """Return a log's complete entries, even while a run appends to it; [] if it is missing."""
+    """Return a log's complete entries, even while a run appends to it."""
     try:
         text = read_file(path).decode("utf-8", "replace")
     except OSError as error:

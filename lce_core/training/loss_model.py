@@ -1,8 +1,7 @@
 """A causal language model as a module whose forward pass returns the training loss.
 
 Wrappers that act on `forward` (DistributedDataParallel, fully_shard) thus see embedding, layers and
-head in one call. `linear_cross_entropy` applies the head to the hidden states without materialising
-the logits.
+head in one call. `linear_cross_entropy` never materialises the logits.
 """
 
 from __future__ import annotations
@@ -20,13 +19,9 @@ if TYPE_CHECKING:
 
 
 class LossModel(nn.Module):
-    """A module whose forward pass returns the weighted sum of next-token losses of a batch of rows.
+    """Return the weighted sum of next-token losses of a batch of rows.
 
-    Args:
-      model: any causal language model of transformers with a linear head.
-      precision: "fp32" computes matrix products in the weights' dtype; "bf16" computes them in bf16
-        from fp32 weights (autocast).
-      kept: what the model's layers keep for the backward pass (`recomputation.enable`).
+    With "bf16", autocast computes matrix products in bf16 from fp32 weights.
     """
 
     def __init__(self, model: PreTrainedModel, precision: str, kept: str = "none") -> None:
@@ -34,13 +29,10 @@ class LossModel(nn.Module):
         self.model, self.precision, self.kept = model, precision, kept
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of the next-token losses of all rows, in nats.
+        """Return the weighted sum of next-token losses, in nats.
 
-        The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and all i >= 1.
-
-        Args:
-          tokens: (rows, row_length) int64.
-          weights: (rows, row_length) fp32; column 0 is ignored because it is never predicted.
+        The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and i >= 1.
+        Tokens and weights are (rows, row_length).
         """
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model

@@ -42,8 +42,7 @@ then keeps the attention outputs of Llama-2-7B at 32k, which needs 80.4 of 85 GB
 _BLOCK_TOKENS = 1024
 """Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""
 _CONTEXT_BYTES = 1.5e9
-"""Allowance for the CUDA context and library workspaces: assumed, not measured. NCCL adds half as
-much."""
+"""Allowance for CUDA context and workspaces: assumed, not measured. NCCL adds half as much."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,13 @@ class Memory:
     states: float
     """Weights, gradients, moments and EMA."""
     inputs: float
-    """Activations that all layers together keep for the backward pass."""
+    """Activations that all layers keep for the backward pass."""
     layer: float
-    """Temporary memory of one layer's backward pass or of computing the loss, the larger of both.
-    """
+    """Temporary memory of one layer's backward pass or of the loss, the larger of both."""
     gathered: float
-    """Weights gathered from other processes, and their gradients, while they are in use."""
+    """Weights from other processes and their gradients, while in use."""
     context: float
-    """Allowance for the CUDA context, library workspaces and NCCL."""
+    """Allowance for the CUDA context, workspaces and NCCL."""
 
     @property
     def total(self) -> float:
@@ -78,14 +76,7 @@ class Memory:
 def estimate(
     job: TrainingJob, base: LanguageModel, method: Method | None = None, *, sharded: bool
 ) -> Memory:
-    """Estimate the memory of one process of a run.
-
-    Args:
-      job: what to train, and with which settings.
-      base: the job's base model.
-      method: the job's method; None trains the unmodified base model.
-      sharded: True if each process holds only its shard of every weight.
-    """
+    """Estimate the memory of one process of a run; None as method trains the unmodified model."""
     shape, geometry = base.shape, base.geometry
     width, vocab = shape.hidden_size, shape.vocab_size
     experts = shape.experts
@@ -180,10 +171,7 @@ def estimate(
 
 
 def _low_rank(lora: LoRA, base: LanguageModel) -> float:
-    """Estimate the number of weights that LoRA trains.
-
-    Every target layer counts as a square matrix of the hidden size.
-    """
+    """Estimate the weights that LoRA trains, as if every target layer were square."""
     shape = base.shape
     updates = shape.num_layers * len(lora.targets) * 2 * lora.rank * shape.hidden_size
     whole = any("embed" in part for part in lora.whole)

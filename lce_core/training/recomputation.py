@@ -48,7 +48,6 @@ def attention_layers(kept: str, num_layers: int) -> int:
 
 
 def enable(model: PreTrainedModel, kept: str) -> None:
-    """Switch on activation checkpointing in the model's layers; "none" changes nothing."""
     if kept == "none":
         return
     settings: dict[str, Any] = {"use_reentrant": False}
@@ -69,11 +68,7 @@ def enable(model: PreTrainedModel, kept: str) -> None:
 
 
 def storage(kept: str, device: torch.device) -> AbstractContextManager[object]:
-    """Return a context manager for the forward pass.
-
-    With "offload", it moves tensors saved for the backward pass to host memory; otherwise it does
-    nothing.
-    """
+    """Move tensors saved for the backward pass to host memory if `kept` is "offload"."""
     if kept != "offload":
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=device.type == "cuda")

@@ -1,19 +1,16 @@
 """Run training jobs: pretraining of the toy base model and fine-tuning with any method.
 
-The loop is built on Accelerate. A step is one update on `tokens_per_step` tokens, whatever the
-number of processes and micro-batches: the loss is divided by the summed weight of all rows of the
-step before the backward pass. One process with 8 micro-batches, one with a single large batch and N
-processes therefore compute the same gradient up to rounding. For models with dropout (phi2) this
-holds only for a fixed number of processes and rows per pass, because dropout is drawn per pass and
-process.
+A step is one update on `tokens_per_step` tokens, whatever the number of processes and
+micro-batches: the loss is divided by the summed weight of all rows of the step before the backward
+pass. Any split into processes and micro-batches therefore computes the same gradient up to
+rounding, except for models with dropout (phi2), which is drawn per pass and process.
 
 Learning rate, rows and dropout are functions of the step, so a resumed run equals an uninterrupted
 one, bit for bit on a CPU.
 
-Several processes hold either whole copies of the model ("replicate") or a shard each ("shard",
-`lce_core.training.sharding`); the arithmetic is the same.
-
-AdamW applies weight decay to every parameter, norms included, as the papers' training code does.
+Several processes hold either whole copies of the model ("replicate") or a shard each ("shard"); the
+arithmetic is the same. AdamW applies weight decay to every parameter, norms included, as the
+papers' training code does.
 """
 
 from __future__ import annotations
@@ -35,28 +32,22 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.trainer import Trainer
 
 MODULE = "lce_core.training.run"
-"""Name of this module, which is "__main__" in launched processes."""
+"""The module's `__name__` is "__main__" in launched processes."""
 
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     """Train to the last step and save to `job.out`, continuing from the latest resume point if any.
 
-    A run that is out of memory restarts with the next fallback (`lce_core.training.fallbacks`).
-
-    Args:
-      job: what to train, and with which settings.
-      report: receives {"step", "steps", "loss", "tokens_per_second"} about once a second.
+    A run that is out of memory restarts with the next fallback. `report` receives {"step", "steps",
+    "loss", "tokens_per_second"} about once a second.
 
     Returns:
-      JSON-able facts: the last entry of the loss log (`lce_core.training.telemetry`), the attention
-        kernels, resumed_from (number of steps that earlier attempts completed), seconds, device,
-        processes and the memory settings used. `out_of_memory` lists the memory settings that
-        failed; peak_memory_bytes is the maximum over the steps of this attempt.
+      JSON-able facts: the last entry of the loss log, the attention kernels, resumed_from (steps of
+        earlier attempts), seconds, device, processes and the memory settings used. `out_of_memory`
+        lists the memory settings that failed; peak_memory_bytes is the maximum of this attempt.
 
     Raises:
-      SpecError: if the job contradicts itself or this machine, or the memory is too small.
-      DataError: if no token of a training step has a loss weight above 0, or the sharded processes
-        build models with different weights.
+      DataError: if no token of a training step has a loss weight above 0.
       NonFiniteError: if the loss, a gradient or a weight is NaN or infinite. No checkpoint is saved
         then; earlier resume points stay.
       StoreError: if the resume folder belongs to another run.
@@ -85,8 +76,7 @@ def _check(job: TrainingJob, device: torch.device) -> None:
         raise SpecError(
             "sharding",
             f"replicate with {name} bf16",
-            "sharded states: FSDP2 makes the bf16 copies, and each replica would round its own copy"
-            " of a bf16 weight",
+            "sharded states, because FSDP2 makes the bf16 copies and replicas would round apart",
             "use sharding auto or shard",
         )
     here = job.machines.processes_here
@@ -121,7 +111,6 @@ def _train(job: TrainingJob, device: torch.device, report: Report) -> dict[str, 
 
 
 def _work(payload: str, report: Report) -> dict[str, Any]:
-    """Train in one of several launched processes; `payload` is the job as JSON."""
     job = TrainingJob.model_validate_json(payload)
     return _train(job, resolve_device(job.device), report)
 

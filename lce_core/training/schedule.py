@@ -1,7 +1,6 @@
 """Learning rate, rows and seeds of a training step, as pure functions of the step number.
 
-Because nothing here has state, a resumed run needs only the step number to continue exactly like an
-uninterrupted one.
+So a resumed run needs only the step number to continue like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from lce_core.recipe import Training
 def learning_rate(training: Training, step: int, num_steps: int) -> float:
     """Return the learning rate of training step `step` (0 is the first of `num_steps`).
 
-    The rate rises linearly and reaches its peak at the last warmup step. With a linear or cosine
-    schedule it then decays so that step `num_steps`, which is never run, would get `final_fraction`
-    of the peak; the last step that runs therefore has a rate above zero.
+    It rises linearly to its peak at the last warmup step. Step `num_steps`, which is never run,
+    would get `final_fraction` of the peak; the last step therefore has a rate above zero.
     """
     peak = training.learning_rate
     if step < training.warmup_steps:
@@ -35,8 +33,7 @@ def learning_rate(training: Training, step: int, num_steps: int) -> float:
 def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDArray[np.int64]:
     """Return the indices (rows_per_step,) of the packed rows that training step `step` reads.
 
-    Each epoch is a permutation of all rows, drawn from `seed`. A step at the end of an epoch takes
-    its remaining rows from the next epoch, so every row is read once before any is read twice.
+    Each epoch is a permutation of all rows, drawn from `seed`; a step may span two epochs.
     """
     places = np.arange(step * rows_per_step, (step + 1) * rows_per_step, dtype=np.int64)
     epochs, within = np.divmod(places, num_rows)
@@ -50,11 +47,10 @@ def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDA
 def share(
     rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
 ) -> list[NDArray[np.int64]]:
-    """Split the rows of a training step over processes; return the micro-batches of one process.
+    """Split a step's rows over processes; return the micro-batches of one process.
 
-    Every process gets the same number of micro-batches of up to `micro_rows` rows, because all
-    processes take part in every gradient exchange. If the rows do not divide evenly, the last
-    micro-batches are smaller or empty.
+    Every process gets the same number, because all take part in every gradient exchange. The last
+    micro-batches may be smaller or empty.
     """
     most = -(-len(rows) // num_processes)
     mine = rows[process * most : (process + 1) * most]
@@ -62,10 +58,7 @@ def share(
 
 
 def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a random seed for each training row (rows,).
-
-    A row's seed depends on `seed`, `step` and the row, but not on the process that reads the row.
-    """
+    """Return a seed for each row (rows,), whichever process reads it."""
     drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
     return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
 

@@ -4,13 +4,11 @@ Weights, gradients, optimiser moments and the EMA are split along their first di
 `fully_shard`, FSDP2). Each decoder layer is gathered before use and released afterwards. Embedding,
 last norm and head stay gathered from the forward to the backward pass, because the loss reads them
 directly. Tensors are gathered in their own dtype, unless `param_dtype` is bf16, and reduced in
-fp32, and autocast casts the gathered tensors, so N processes compute the same as one, up to the
-order of summation.
+fp32, so N processes compute the same as one, up to the order of summation.
 
-Only the main process reads the weights. The others build the model on the meta device from its
-configuration. The decoder layers, and last the rest of the model, are broadcast and sharded one
-after another. Each device therefore holds at most its shard and one whole layer (or the rest), and
-the host holds the weights once.
+Only the main process reads the weights. The others build the model on the meta device. The decoder
+layers, and last the rest of the model, are broadcast and sharded one after another, so each device
+holds at most its shard and one whole layer (or the rest).
 """
 
 from __future__ import annotations
@@ -41,10 +39,7 @@ def build_on_main(
 ) -> PreTrainedModel:
     """Call `build` on the main process; build the same model without weights on the others.
 
-    Args:
-      build: makes the model on the CPU.
-      device: device on which the processes exchange tensors.
-      dtype: dtype of the weights that `build` makes.
+    `build` makes the model on the CPU; `device` is that on which processes exchange tensors.
     """
     if dist.get_rank() == 0:
         model = build()
@@ -84,12 +79,8 @@ def shard(
 ) -> None:
     """Shard `module` in place over all processes, with the weights of the main process.
 
-    Args:
-      module: the module whose forward pass is called; it contains `model`.
-      model: model whose decoder layers (`_no_split_modules`) are gathered and released one by one.
-      device: device of this process.
-      param_dtype: dtype of the gathered weights; None gathers them as they are. Parameters of RoPE
-        frequencies are always gathered as they are.
+    Decoder layers of `model`, a part of `module`, are gathered one by one in `param_dtype`,
+    parameters of RoPE frequencies always in their own dtype.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     # Inputs are not cast: token weights and positions need fp32, and hidden states follow the
@@ -106,13 +97,11 @@ def shard(
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
-    """List the decoder layers of a model that is not sharded yet."""
     names = set(model._no_split_modules or ())
     return [part for part in model.modules() if type(part).__name__ in names]
 
 
 def _with_frequencies(model: PreTrainedModel) -> list[nn.Module]:
-    """List rotary modules with parameters, such as CLEX's."""
     return [
         part
         for part in model.modules()
@@ -121,10 +110,7 @@ def _with_frequencies(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
-    """List modules with weights of another dtype than the model's.
-
-    Each is sharded on its own, because `fully_shard` needs one dtype per call.
-    """
+    """List modules of other dtypes than the model's: `fully_shard` needs one dtype per call."""
     return [
         part
         for part in model.modules()
@@ -138,7 +124,6 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def local_rows(tensor: Tensor) -> slice:
-    """Return the range of the whole tensor's rows that this process holds."""
     if not isinstance(tensor, DTensor):
         return slice(0, tensor.shape[0])
     mesh = tensor.device_mesh
@@ -150,10 +135,9 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def gathered(tensors: Mapping[str, Tensor], is_main: bool) -> dict[str, Tensor]:
-    """Return whole tensors on the CPU of the main process; return {} on the other processes.
+    """Return whole tensors on the CPU of the main process; {} on the others.
 
-    The tensors are gathered one by one. This is a collective operation: every process must call it
-    with the same names in the same order.
+    A collective operation: every process must call it with the same names in the same order.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -168,7 +152,6 @@ def _layout(model: nn.Module) -> str:
 
 
 def _first_difference(found: list[Any], wanted: list[Any]) -> tuple[str, str]:
-    """Return the first weight that differs in two layouts, as text for each layout."""
     for pair in zip_longest(found, wanted):
         if pair[0] != pair[1]:
             break
@@ -177,7 +160,7 @@ def _first_difference(found: list[Any], wanted: list[Any]) -> tuple[str, str]:
 
 
 def _broadcast_weights(module: nn.Module, device: torch.device) -> None:
-    """Broadcast the main process's weights for all parts of `module` that are not sharded yet."""
+    """Broadcast the main process's weights for all parts that are not sharded yet."""
     handed: dict[nn.Parameter, nn.Parameter] = {}
     for part in module.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):

@@ -17,19 +17,14 @@ if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-"""Bytes per unit of `ru_maxrss`, which macOS reports in bytes and Linux in KiB."""
+"""macOS reports `ru_maxrss` in bytes, Linux in KiB."""
 
 
 class Telemetry:
     """Measure speed and memory of one process, and build the entries of the loss log.
 
-    Args:
-      job: the job that is trained.
-      base: the job's base model, whose shape determines the FLOPs.
-      device: device of this process.
-      sequence_length: number of tokens that attend to each other.
-      all_weights: True if all weights are trained. The FLOPs formula assumes this, so with frozen
-        weights no utilisation is reported.
+    Without `all_weights` no utilisation is reported: the FLOPs formula assumes that all are
+    trained.
     """
 
     def __init__(
@@ -48,22 +43,14 @@ class Telemetry:
             training_flops(base.shape, base.geometry, sequence_length) if self._peak else 0.0
         )
         self.peak_memory_bytes = 0
-        """Largest value of `peak_memory` over all steps so far."""
 
     def entry(self, step: int, loss: float, norm: float, seconds: float) -> dict[str, Any]:
         """Build the log entry of training step `step` (0 is the first).
 
-        Args:
-          step: number of the step.
-          loss: mean over the whole step, in nats per unit of loss weight.
-          norm: global gradient norm before clipping.
-          seconds: time since the end of the previous step.
-
-        Returns:
-          Mapping of step (counted from 1), tokens seen so far, loss, grad_norm, learning_rate,
-            tokens_per_second over all processes, mfu (model FLOPs utilisation; None if the device's
-            peak is unknown or some weights are frozen) and peak_memory_bytes of this process: on
-            CUDA the maximum since the previous entry, on a CPU the largest resident set so far.
+        `loss` is in nats per unit of loss weight, `norm` global and before clipping. The entry
+        counts steps from 1 and tokens_per_second over all processes. mfu is None if the device's
+        peak is unknown or some weights are frozen. peak_memory_bytes is this process's (see
+        `peak_memory`).
         """
         job, tokens = self._job, self._job.training.tokens_per_step
         speed, memory = tokens / seconds, peak_memory(self._device)
@@ -84,10 +71,9 @@ class Telemetry:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return the peak memory of this process in bytes.
+    """Return this process's peak memory in bytes.
 
-    On CUDA: the maximum size of all tensors on `device` since the previous call. On a CPU: the
-    largest resident set since the process started.
+    On CUDA, the maximum since the previous call; on a CPU, the largest resident set so far.
     """
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)

@@ -1,8 +1,6 @@
 """The training loop of one process; `lce_core.training.run` starts it.
 
-One training step: choose the training rows, split this process's rows into micro-batches, sum
-gradients with `accelerator.accumulate`, clip the norm, check loss and norm, update the weights,
-update the EMA. Only weights, optimiser moments and the EMA carry over from one step to the next.
+Only weights, optimiser moments and the EMA carry over from one step to the next.
 """
 
 from __future__ import annotations
@@ -50,22 +48,15 @@ if TYPE_CHECKING:
 
 
 _REPORT_SECONDS = 1.0
-"""Seconds between progress reports: enough for a progress bar; a toy model's step takes
-milliseconds."""
+"""Pause between progress reports; a toy model's step takes milliseconds."""
 _WRITING_SHARE = 20
-"""Between resume points, the trainer trains at least 20 times as long as the last point took to
-write, so that writing takes at most about 1/20 of the time."""
+"""Training between resume points takes at least 20 times as long as writing one."""
 _LOADING_TIMEOUT = timedelta(hours=2)
-"""Maximum time that processes wait for each other outside of training steps. The main process alone
-reads 27 GB of weights for a 7B model and writes as much, possibly over a slow network."""
+"""Longest wait for other processes outside of training steps. The main process reads 27 GB for a 7B
+model and writes as much, possibly over a slow network."""
 
 
 def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
-    """Return an Accelerator that the job alone configures.
-
-    Raises:
-      SpecError: if it would accumulate gradients over another number of micro-batches.
-    """
     # Accelerate prefers variables that `accelerate launch` and notebooks export to its arguments:
     # ACCELERATE_GRADIENT_ACCUMULATION_STEPS=1 would drop gradients and change every score.
     for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:  # noqa: TID251
@@ -90,12 +81,7 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
 
 
 class Trainer:
-    """Train a model in one process of a run.
-
-    Args:
-      job: what to train, and with which settings.
-      device: CPU, or CUDA; each process then uses its own GPU.
-    """
+    """Train a model in one process of a run; on CUDA each process uses its own GPU."""
 
     def __init__(self, job: TrainingJob, device: torch.device) -> None:
         self.job, self.training = job, job.training
@@ -129,8 +115,7 @@ class Trainer:
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
         self.kernels_run: str | None = None
-        """Names of the attention kernels that the first forward pass ran, joined by "+"; None
-        before it."""
+        """Attention kernels of the first forward pass, joined by "+"; None before it."""
         # A compiled layer also saves its weights for the backward pass, and "offload" would copy
         # them to the host.
         self._to_compile = self._layers if self._compiled and job.kept != "offload" else ()
@@ -166,7 +151,6 @@ class Trainer:
         return self._facts(entry, first, time.monotonic() - begin)
 
     def _steps(self, first: int, log: LossLog | None, report: Report) -> dict[str, Any]:
-        """Run the training steps from `first` on; return the last log entry."""
         entry: dict[str, Any] = {}
         saved = reported = previous = time.monotonic()
         pause = self.job.checkpoint_seconds
@@ -206,11 +190,10 @@ class Trainer:
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
-        """Run the forward and backward passes of one training step, and update the weights.
+        """Run the passes of one training step, and update the weights.
 
-        Returns:
-          Loss in nats per unit of loss weight, gradient norm before clipping, and True if all
-            processes must save a resume point now.
+        Returns loss in nats per unit of loss weight, gradient norm before clipping, and True if all
+        processes must save a resume point now.
         """
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed_of_rows, step, job.rows_per_step, len(self.rows))
@@ -264,9 +247,9 @@ class Trainer:
     def _forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Compute the loss of a micro-batch.
 
-        The first pass records which attention kernels run, and a compiled layer hides its operators
-        from the recorder. Layers are compiled before the second pass rather than after the first,
-        whose backward pass must recompute exactly the layers that ran.
+        The first pass records which attention kernels run; a compiled layer would hide them. Layers
+        are compiled before the second pass rather than after the first, whose backward pass must
+        recompute exactly the layers that ran.
         """
         loss: torch.Tensor
         if self.kernels_run is None:
@@ -371,7 +354,6 @@ class Trainer:
         self.saved_step = step
 
     def _save_model(self) -> None:
-        """Save the checkpoint on the main process; the other processes send their shards."""
         if self.ema:
             self.ema.apply()
         weights: Mapping[str, torch.Tensor] = dict(self.model.named_parameters())

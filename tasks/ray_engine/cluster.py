@@ -21,9 +21,9 @@ from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
-"""Timeout for connecting to the cluster's head node."""
+"""Timeout for connecting to the head node."""
 LOST_SECONDS = 30.0
-"""Time without an answer of the head node after which the run treats the cluster as lost."""
+"""Time without an answer of the head node after which the cluster is lost."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Without this, a Ray call after shutdown would start a new cluster.
@@ -37,13 +37,10 @@ _FORWARDED = ("HF_", "LCE_", "TRANSFORMERS_")
 def connected(engine: str) -> Any:
     """Return the module `ray`, connected to the cluster that the engine names.
 
-    Args:
-      engine: "ray:HOST:PORT"; or "ray" for the cluster at $RAY_ADDRESS or, without this variable,
-        the one on this machine.
+    "ray" is the cluster at $RAY_ADDRESS or on this machine. Ray Client (ray://...) is refused,
+    because it cannot stream the workers' events.
 
     Raises:
-      SpecError: if the address has the form ray://..., that is, of Ray Client. Ray Client cannot
-        stream the workers' events.
       ServiceError: if Ray is not installed, or no cluster answers.
     """
     for name, value in _SETTINGS.items():
@@ -63,7 +60,6 @@ def connected(engine: str) -> Any:
 
 
 def nodes_of(execution: Execution) -> Machines:
-    """Return the resources of the cluster's living nodes. Raises the errors of `connected`."""
     ray = connected(execution.engine)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     kinds = {name for node in nodes for name in node if name.startswith("accelerator_type:")}
@@ -79,8 +75,7 @@ def nodes_of(execution: Execution) -> Machines:
 def slots(execution: Execution, head: Head) -> Iterator[Slots]:
     """Yield the slots of the whole cluster; disconnect from Ray at the end.
 
-    Ray chooses the node and the GPUs of a slot's actor. The numbers in `Slot.gpus` therefore only
-    count the slot's GPUs and do not name devices.
+    Ray chooses a slot's node and GPUs, so the numbers in `Slot.gpus` name no devices.
     """
     nodes = nodes_of(execution)
     try:
@@ -105,13 +100,8 @@ class Head:
 
         This process reaches the other nodes only through Ray on its own node.
 
-        Args:
-          address: HOST:PORT of the head.
-          is_node_alive: returns True if this process's node is alive.
-
         Raises:
-          ServiceError: if every check of the last `LOST_SECONDS` has failed. No further step can
-            then be computed.
+          ServiceError: if every check of the last `LOST_SECONDS` has failed.
         """
         try:
             _require_answer(address)
@@ -132,10 +122,7 @@ class Head:
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """Return the numbers of GPUs and CPU cores that a slot's actor requests from Ray.
-
-    The actor requests `execution.threads` cores for each of the slot's places.
-    """
+    """Return GPUs and cores (`threads` per place) that a slot's actor requests from Ray."""
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 
@@ -191,15 +178,11 @@ def _connect(ray: Any, engine: str) -> None:
 
 
 def _discard(data: object, ignore_prefix: bool) -> None:
-    """Discard the output of actors, which Ray would print here. The workers' logs contain it."""
+    """Discard output of actors, which Ray would print here; the workers' logs contain it."""
 
 
 def _require_answer(address: str) -> None:
-    """Test that the head accepts connections. Ray itself would retry for minutes.
-
-    Raises:
-      OSError: if the head does not accept one within `REACH_SECONDS`.
-    """
+    """Test that the head accepts connections; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     with contextlib.closing(socket.create_connection((host, int(port)), REACH_SECONDS)):
         pass

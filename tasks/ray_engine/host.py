@@ -17,14 +17,8 @@ from tasks.worker_process import Event, WorkerProcess
 class WorkerHost:
     """Ray actor that forwards requests to a worker process and streams its events.
 
-    The worker runs under `tasks.supervisor` and therefore ends when the actor's process ends or
-    dies.
-
-    Args:
-      slot: the slot as JSON (`Slot.to_json`). Only its number of places matters here, because Ray
-        chooses the GPUs.
-      execution: settings of the computation, as JSON.
-      num_gpus: number of GPUs that Ray reserved; Ray lists them in CUDA_VISIBLE_DEVICES.
+    The worker runs under `tasks.supervisor` and therefore ends with the actor's process. Ray
+    chooses the slot's GPUs and lists them in CUDA_VISIBLE_DEVICES.
 
     Raises:
       StoreError: if the store of the run (LCE_HOME) does not exist on this node.
@@ -46,22 +40,18 @@ class WorkerHost:
         self._worker = WorkerProcess(local, settings)
 
     def whereabouts(self) -> str:
-        """Return "LOG of HOST", the path of the worker's log and its host, as text for users."""
+        """Return "LOG of HOST", where the worker's log is."""
         return f"{self._worker.log} of {socket.gethostname()}"
 
     def events(self, request: str) -> Iterator[Event]:
-        """See `Worker.events`."""
         yield from self._worker.events(request)
 
     def died_of_its_step(self) -> bool:
-        """See `Worker.died_of_its_step`."""
         return self._worker.died_of_its_step
 
     def ask_to_end(self) -> None:
-        """See `Worker.ask_to_end`."""
         self._worker.ask_to_end()
 
     def close(self) -> None:
-        """End the worker and release its GPUs."""
         self._worker.close()
         self._leases.close()

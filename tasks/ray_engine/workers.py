@@ -13,7 +13,7 @@ from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
 _REPLY_SECONDS = 5.0
-"""Time without a message of an actor after which lce checks that the head node answers."""
+"""Time without a message of an actor before the head node is checked."""
 
 
 class RayWorker(Worker):
@@ -33,15 +33,10 @@ class RayWorker(Worker):
         self._where = ""
         """Log and host of the worker; "" until Ray has started the actor."""
         self._why_lost = ""
-        """Ray's error after the actor was lost or could not be started; "" before."""
+        """Ray's error after the actor was lost or could not be started."""
         self._placed = self._host.whereabouts.remote()
 
     def is_placed(self, seconds: float) -> bool:
-        """Wait up to `seconds`; return True if Ray has started the actor or failed to start it.
-
-        Raises:
-          ServiceError: if the cluster's head is lost.
-        """
         if self._where or self._why_lost:
             return True
         if not self._ray.wait([self._placed], timeout=seconds)[0]:
@@ -71,15 +66,12 @@ class RayWorker(Worker):
 
     @property
     def account(self) -> str:
-        """Log that tells why the worker died: "LOG of HOST"; `ray status` if its actor was lost."""
+        """The worker's log, or `ray status` if the actor was lost."""
         return f"`ray status` ({self._why_lost})" if self._why_lost else self._where
 
     @property
     def died_of_its_step(self) -> bool:
-        """True if the worker died by itself while its actor still answers.
-
-        False if lce ended the worker, or if the actor or its node was lost.
-        """
+        """True only if the actor still answers."""
         if self._why_lost:
             return False
         with contextlib.suppress(self._ray.exceptions.RayError):
@@ -88,7 +80,6 @@ class RayWorker(Worker):
         return False
 
     def ask_to_end(self) -> None:
-        """Ask the worker to abort a running step and release its lease. Return without waiting."""
         if not self._why_lost and not self._head.is_lost:
             self._host.ask_to_end.remote()
 

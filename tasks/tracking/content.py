@@ -1,7 +1,7 @@
 """The content of an MLflow run as plain data, without MLflow.
 
-The content depends only on plan.json and the records, so stores with equal records have runs with
-equal content. If the digest of a run's content has changed, the run is written to MLflow again.
+It depends only on plan.json and the records, so stores with equal records have runs with equal
+content. A run whose digest has changed is written again.
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ from functools import cached_property
 from lce_core.store.identity import fingerprint
 
 MAX_DATASET_DIGEST = 36
-"""Characters of a data set's digest that MLflow stores."""
+"""MLflow's limit in characters."""
 FORMAT = 4
-"""Part of every run's digest. Increase it to make all stores write all their runs again."""
+"""Part of every digest; an increase rewrites all runs of all stores."""
 
 RUN_KEY = "lce.run_key"
-"""Tag with the key of a run, unique in its study. A rewritten run keeps its key, but MLflow's own
-run id changes."""
+"""Tag that identifies a run in its study; MLflow's own run id changes when it is rewritten."""
 
 NOTE = "mlflow.note.content"
-"""Tag with the text that MLflow's UI shows as the description of an experiment or run."""
+"""Tag with the UI's description of an experiment or run."""
 
 COLOUR = "mlflow.runColor"
-"""Tag from which the UI takes the colour of a run's line."""
+"""Tag with the colour of a run's line."""
 
 KIND = "lce.kind"
-"""Tag with the kind of a run written from the store: METHOD or SEED."""
+"""Tag of a run written from the store: METHOD or SEED."""
 METHOD = "method"
-"""Kind of a run with a table row's means over seeds; the SEED runs of the row are its children."""
+"""A table row's means over seeds, the parent of its SEED runs."""
 SEED = "seed"
-"""Kind of a run with the scores of a table row at one seed."""
+"""A table row's scores at one seed."""
 
 
 EXPORT = "export"
-"""Kind of a run with a model that a user registered; writing the study again keeps it."""
+"""A model that a user registered; writing the study again keeps it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class MetricPoint:
     key: str
     value: float
     timestamp: int
-    """Time at which the cell finished (not when it was logged), in milliseconds since the epoch."""
+    """Time at which the cell finished (not was logged), in milliseconds since the epoch."""
     step: int
 
 
@@ -58,7 +57,7 @@ class DatasetInput:
     context: str
     """"training" or "evaluation"."""
     digest: str
-    """The data's digest, cut to `MAX_DATASET_DIGEST` characters."""
+    """Cut to `MAX_DATASET_DIGEST` characters."""
     source: str
     """JSON object that names the corpus or data set and its parameters."""
 
@@ -68,9 +67,9 @@ class RunContent:
     """The complete content of one MLflow run."""
 
     key: str
-    """Identifies the run within the study; value of the tag `RUN_KEY`."""
+    """Value of the tag `RUN_KEY`."""
     parent: str | None
-    """Key of the parent run, under which the UI folds this run; None for a top-level run."""
+    """Key of the run under which the UI folds this one."""
     name: str
     start: int
     """Earliest start of the run's records, in milliseconds since the epoch."""
@@ -80,7 +79,7 @@ class RunContent:
     tags: Mapping[str, str]
     datasets: tuple[DatasetInput, ...]
     files: Mapping[str, str]
-    """The run's artifacts: content of each file, by file name."""
+    """Content by file name."""
 
     @cached_property
     def digest(self) -> str:

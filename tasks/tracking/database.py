@@ -1,7 +1,7 @@
 """MLflow's database of a store: location, creation, and exclusive access.
 
-The database is one file, to which one process at a time writes. MLflow is imported inside
-functions, so that callers which need only the paths do not load it.
+One process at a time writes to the database. MLflow is imported inside functions, so that callers
+which need only the paths do not load it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,10 @@ QUIET = {
 
 
 def database(home: Path) -> Path:
-    """Return the path of a store's MLflow database."""
     return home.absolute() / "mlflow" / "mlflow.db"
 
 
 def artifact_root(home: Path) -> Path:
-    """Return the folder in which MLflow keeps the files (artifacts) of its runs."""
     return home.absolute() / "mlflow" / "artifacts"
 
 
@@ -59,33 +57,22 @@ def tracking_uri(home: Path) -> str:
 
 
 def note(home: Path) -> Path:
-    """Return the path of projected.json, from which `is_current` learns if MLflow is up to date.
-
-    For each study the file contains a digest of the store's state when the study was last written
-    to MLflow.
-    """
+    """Return the path of projected.json: by study, a digest of the store's state when written."""
     return database(home).with_name("projected.json")
 
 
 def has_usable_database(home: Path) -> bool:
-    """Return True if a database exists and this store can use it. Does not import MLflow."""
+    """Return True if this store can use the existing database; does not import MLflow."""
     return database(home).exists() and _unusable(home) is None
 
 
 def damage(home: Path) -> str | None:
-    """Return why MLflow cannot use the database, as a phrase that completes "it is ...".
-
-    Return None if the database is usable or missing.
-    """
+    """Return why MLflow cannot use the database, to complete "it is ..."; None if it can."""
     return sqlite_damage(database(home), _SCHEMA)
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Rename an unusable MLflow database (see `damage`). The next writer creates a new one.
-
-    Raises:
-      StoreError: if the database cannot be renamed.
-    """
+    """Rename an unusable MLflow database; the next writer creates a new one."""
     if damage(home) is None:
         return
     with exclusive(home):
@@ -98,11 +85,10 @@ def _set_aside(home: Path, why: str) -> None:
 
 
 def _unusable(home: Path) -> str | None:
-    """Return why this store cannot use the database, as a phrase that completes "it is ...".
+    """Return why this store cannot use the database, like `damage`; it may have been moved.
 
-    Return None if the database is usable or missing. Unlike `damage`, this detects that the store
-    was moved or copied: the database contains the absolute path of its artifacts, so MLflow would
-    write them to the store's old folder.
+    The database contains the absolute path of its artifacts, so MLflow would write them to the
+    store's old folder.
     """
     if why := damage(home):
         return why
@@ -129,10 +115,9 @@ def _keeps_files_here(home: Path) -> bool:
 
 
 def initialise(home: Path) -> None:
-    """Create the database if it does not exist. Safe to call from several processes at once.
+    """Create the database if it does not exist or is unusable, from any number of processes.
 
-    First rename an unusable database. Create the new one under another name and then rename it, so
-    that a killed process leaves no incomplete database behind.
+    A killed process leaves no incomplete database, because a complete one is renamed.
     """
     with exclusive(home):
         _create_database(home)
@@ -169,10 +154,7 @@ def runs_of(client: MlflowClient, experiment_id: str) -> list[Run]:
 
 
 def remove(client: MlflowClient, home: Path, run: Run) -> None:
-    """Delete a run and its files permanently, as `mlflow gc` does.
-
-    `MlflowClient.delete_run` alone only hides a run.
-    """
+    """Delete a run and its files permanently; `MlflowClient.delete_run` alone only hides it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = SqlAlchemyStore(tracking_uri(home), artifact_root(home).as_uri())
@@ -205,7 +187,6 @@ def _create_database(home: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(home: Path) -> Iterator[None]:
-    """Let no other process of this store write to MLflow during the `with` block."""
     folder = make_folder(database(home).parent)
     with FileLock(folder / ".lock"):
         yield
@@ -213,10 +194,7 @@ def exclusive(home: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_user_settings() -> Iterator[None]:
-    """Hide the user's MLFLOW_* variables from MLflow inside the `with` block.
-
-    These variables could select another server or run, or change MLflow's connection pool.
-    """
+    """Hide the user's MLFLOW_* variables, which could select another server or run."""
     hidden = _pop_from_environment()
     os.environ.update(QUIET)
     try:
@@ -227,6 +205,5 @@ def _without_user_settings() -> Iterator[None]:
 
 
 def _pop_from_environment() -> dict[str, str]:
-    """Remove the variables that MLflow reads from the environment; return their old values."""
     names = [key for key in os.environ if key.startswith("MLFLOW_") or key in QUIET]
     return {key: os.environ.pop(key) for key in names}

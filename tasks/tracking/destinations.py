@@ -1,8 +1,7 @@
 """The MLflow that shows a store: the store's own database, or the server of a team.
 
-The own database is the default. With a team's server, lce writes to the server instead, over HTTP,
-with the user's MLflow credentials (MLFLOW_TRACKING_USERNAME, ..._PASSWORD, ..._TOKEN). Several
-stores may write to one server. Each store changes only the runs that carry its id.
+On a team's server, lce uses the user's MLflow credentials (MLFLOW_TRACKING_USERNAME, ..._PASSWORD,
+..._TOKEN). Several stores may write there; each changes only the runs with its id.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 STORE = "lce.store"
-"""Tag of runs on a team's server; its value is the id of the store that wrote the run."""
+"""Tag on a team's server: id of the store that wrote the run."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
-"""Limits for a server that does not answer. MLflow's own defaults, 120 s and 7 retries, would delay
-the end of a run by many minutes. The user's variables take precedence."""
+"""MLflow's own limits, 120 s and 7 retries, would delay the end of a run by many minutes. The
+user's variables take precedence."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class OwnDatabase:
 
     home: Path
     server: None = None
-    """The server's URL, which is unknown before `lce up` starts one."""
+    """Unknown before `lce up` starts one."""
 
     def is_usable(self) -> bool:
         return has_usable_database(self.home)
@@ -60,7 +59,7 @@ class OwnDatabase:
         return created
 
     def tags(self) -> dict[str, str]:
-        """Return the tags by which `owns` recognises a run."""
+        """Tags by which `owns` recognises a run."""
         return {}
 
     def owns(self, run: Run) -> bool:
@@ -70,7 +69,7 @@ class OwnDatabase:
         remove(client, self.home, run)
 
     def note_key(self, study: str) -> str:
-        """Return the study's key in projected.json (`tasks.tracking.database.note`)."""
+        """Key in projected.json (`tasks.tracking.database.note`)."""
         return study
 
 
@@ -116,7 +115,6 @@ class TeamServer:
         return created
 
     def tags(self) -> dict[str, str]:
-        """Return the tags by which `owns` recognises a run."""
         return {STORE: _store_id(self.home)}
 
     def owns(self, run: Run) -> bool:
@@ -126,7 +124,6 @@ class TeamServer:
         client.delete_run(run.info.run_id)
 
     def note_key(self, study: str) -> str:
-        """Return the study's key in projected.json (`tasks.tracking.database.note`)."""
         return f"{study} {self.server}"
 
 
@@ -134,7 +131,6 @@ Destination = OwnDatabase | TeamServer
 
 
 def destination(home: Path, server: str | None) -> Destination:
-    """Return where the studies of a store are shown: on `server`, if given."""
     return OwnDatabase(home) if server is None else TeamServer(home, server)
 
 

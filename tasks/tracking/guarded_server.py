@@ -1,8 +1,7 @@
 """`python -m tasks.tracking.guarded_server`: MLflow's UI and API of a store, for its owner only.
 
-`mlflow server` would start eight processes for jobs, which lce does not use, and needs a database
-of users to ask for passwords. This module runs MLflow's ASGI application in one process, behind a
-guard that asks for a secret (`lce_core.access`).
+`mlflow server` would start eight processes for unused jobs, and needs a database of users to ask
+for passwords. This runs MLflow's ASGI application in one process, behind a guard.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ it opens at the first visit and takes the width of two charts."""
 
 
 def settings(home: Path, port: int) -> dict[str, str]:
-    """Return the environment variables that configure MLflow's application."""
     from mlflow.server import constants
 
     hosts = [f"{name}:{port}" for name in (ADDRESS, "localhost")]
@@ -41,13 +39,7 @@ def settings(home: Path, port: int) -> dict[str, str]:
 
 
 def serve(home: Path, port: int, secret: str) -> None:
-    """Serve on loopback until SIGINT or SIGTERM.
-
-    Args:
-      home: the store's folder, in which MLflow's database exists.
-      port: free loopback port.
-      secret: the secret that every request must carry.
-    """
+    """Serve on loopback until SIGINT or SIGTERM; MLflow's database must exist."""
     import uvicorn
 
     os.environ.update(settings(home, port))
@@ -61,7 +53,6 @@ def serve(home: Path, port: int, secret: str) -> None:
 
 
 def main() -> None:
-    """Serve the store given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m tasks.tracking.guarded_server")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)

@@ -1,13 +1,12 @@
 """Show training runs in MLflow while they train, before the study's own runs are written.
 
-Trainers on all hosts write loss logs to the store. A separate process polls these logs and adds the
-new entries of each training run to one MLflow run, the live run. Live runs are provisional: when
-the training run has become an artifact, `tracking.project` removes its live run. If training
-failed, the live run stays with status FAILED, so that a user can inspect its curve. Training runs
-shorter than `LEAST_SECONDS` are not shown.
+Trainers on all hosts write loss logs to the store. A separate process adds their new entries to one
+live run per training run. When the training run has become an artifact, `tracking.project` removes
+its live run. If training failed, the live run stays with status FAILED, so that a user can inspect
+its curve.
 
-The process exits when its standard input closes, that is when the flow ends or dies. It loads
-MLflow only if there is something to show. Its errors never stop training.
+The process exits when its standard input closes. It loads MLflow only if there is something to
+show. Its errors never stop training.
 """
 
 from __future__ import annotations
@@ -35,33 +34,24 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 5.0
 LEAST_SECONDS = 15.0
-"""A training run is shown only if it still trains this long after its first log entry."""
+"""Training runs that end this soon after their first log entry are not shown."""
 _BATCH = 900
 """Metrics per log_batch call; MLflow accepts at most 1000."""
 
 
 @dataclass
 class _Live:
-    """A training run that has logged a loss."""
-
     since: float
-    """Time (monotonic) at which the first log entry was seen."""
+    """Monotonic time of the first log entry."""
     run_id: str | None = None
     shown: list[dict[str, Any]] = field(default_factory=list)
-    """Log entries that were already written to MLflow."""
+    """Entries that are in MLflow."""
     finished: bool = False
     """True once the training run has become an artifact and its MLflow run is FINISHED."""
 
 
 class LiveRuns:
-    """Writes a study's training runs to MLflow while they train, as live runs.
-
-    Args:
-      store: the store that contains the logs of the training runs.
-      plan: the study's plan.json.
-      least_seconds: training runs shorter than this are not shown.
-      server: URL of a team's MLflow server; None means the store's own database.
-    """
+    """Writes a study's training runs to MLflow while they train, as live runs."""
 
     def __init__(
         self,
@@ -106,7 +96,6 @@ class LiveRuns:
                 client.set_terminated(run_id, "FAILED")
 
     def _open(self) -> dict[str, str]:
-        """Return the MLflow ids of the unfinished live runs, by the training run's fingerprint."""
         return {
             name: live.run_id
             for name, live in self._live.items()
@@ -114,10 +103,7 @@ class LiveRuns:
         }
 
     def _entries(self, training: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return a training run's log entries.
-
-        During training the log is in the folder of the resume points, afterwards in the artifact.
-        """
+        """Return the log in the folder of the resume points or, after training, in the artifact."""
         name = training["fingerprint"]
         live = self._live.get(name)
         if live and live.finished:
@@ -140,14 +126,8 @@ class LiveRuns:
     ) -> int:
         """Add a training run's new entries to its MLflow run; return how many were added.
 
-        MLflow cannot delete logged values. If entries that MLflow contains are no longer in the
-        log, for example after a resume, the MLflow run is removed and created again.
-
-        Args:
-          client: MLflow client with exclusive write access.
-          experiment_id: id of the study's experiment.
-          name: fingerprint of the training run.
-          entries: the whole log.
+        MLflow cannot delete logged values. If its entries are no longer in the log, for example
+        after a resume, the MLflow run is removed and created again.
         """
         from mlflow.entities import Metric
 
@@ -193,10 +173,9 @@ class LiveRuns:
 def shown_live(
     home: Path, study: str, server: str | None = None, least_seconds: float = LEAST_SECONDS
 ) -> Iterator[None]:
-    """Show the study's training runs in MLflow during the `with` block, in a separate process.
+    """Show the study's training runs in MLflow during the block, in a separate process.
 
-    The caller must save the study's plan before the block. The process logs its errors to
-    logs/live-tracking.log.
+    The study's plan must be saved before. Errors go to logs/live-tracking.log.
     """
     log = home / "logs" / "live-tracking.log"
     arguments = (str(home), study, str(least_seconds), *([server] if server else []))

@@ -1,7 +1,6 @@
 """Build the MLflow run of a table row (a method): means over its seeds, with intervals.
 
-As in the catalog, a mean exists only if every planned seed has a value, because means over
-different seeds cannot be compared between methods.
+As in the catalog, a mean exists only if every planned seed has a value.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, MetricPo
 from tasks.tracking.seed_content import key_of, model_suffix
 
 INTERVAL = "seed_interval"
-"""Metric `seed_interval/NAME` is half the width of the 95 % interval of the metric NAME."""
+"""`seed_interval/NAME` is half the width of the 95 % interval of the metric NAME."""
 MEANS = "means.csv"
-"""Artifact of the run: a CSV file of every mean, its interval and its number of seeds."""
+"""CSV file of every mean, its interval and its number of seeds."""
 
 
 def method_content(
@@ -27,14 +26,7 @@ def method_content(
     seeds: Sequence[RunContent],
     colour: str,
 ) -> RunContent:
-    """Return the MLflow run with a table row's means over seeds.
-
-    Args:
-      plan: the study's plan.json.
-      planned: the row's planned cells, by seed.
-      seeds: the runs of the seeds with at least one finished cell; not empty.
-      colour: colour of the run's line, as #rrggbb.
-    """
+    """Return the MLflow run with a table row's means over `seeds`, at least one."""
     first = next(iter(planned.values()))[0]
     row, key = variant_name(first["method"], first["frozen"]), key_of(plan, first)
     scored = {cell["benchmark"] for cells in planned.values() for cell in cells} | {"summary"}
@@ -77,7 +69,6 @@ def method_content(
 
 
 def _shared(seeds: Sequence[RunContent]) -> Iterator[tuple[str, str]]:
-    """Yield the MLflow params, except the seed, that are equal in all seeds."""
     for key, value in seeds[0].params.items():
         if key != "seed" and all(seed.params.get(key) == value for seed in seeds):
             yield key, value

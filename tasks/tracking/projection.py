@@ -1,7 +1,6 @@
 """Write a study's records as one MLflow experiment; rewrite only the runs that changed.
 
-MLflow is a view of the store, never a source. A user may delete its database: lce recreates it with
-equal content, even after the store was moved. One process at a time writes, under a file lock.
+MLflow is a view of the store, never a source: lce recreates a deleted database with equal content.
 Timestamps come from the records, so a second call changes nothing. A changed run is deleted
 permanently and written again, because MLflow can neither remove a metric nor change a param. MLflow
 is imported inside functions, so that `is_current` returns within milliseconds.
@@ -36,39 +35,30 @@ if TYPE_CHECKING:
 _DIGEST = "lce.content_digest"
 _PARENT = "mlflow.parentRunId"
 LIVE = "lce.live"
-"""Tag only of live runs (`tracking.live`); its value is the training run's fingerprint."""
+"""Tag of live runs: the training run's fingerprint."""
 _MAKER = Maker(
     (Path(__file__).parent, Path(__file__).parents[2] / "lce_core"), ("mlflow", "pydantic")
 )
 _BATCH = 900
-"""Metrics per log_batch call. MLflow accepts 1000 metrics and params, so 100 remain for params."""
+"""Metrics per log_batch call; of the 1000 that MLflow accepts, 100 remain for params."""
 
 
 @dataclass(frozen=True)
 class ProjectionReport:
-    """Result of `project`: numbers of MLflow runs written, kept and removed, and the duration."""
+    """Numbers of MLflow runs that `project` wrote, kept and removed."""
 
     study: str
     experiment_id: str
     written: int
-    """Number of runs written."""
     kept: int
-    """Number of runs that were already up to date and stayed unchanged."""
+    """Runs that were up to date."""
     removed: int
-    """Number of runs deleted: outdated ones, also counted in `written`, and obsolete ones."""
+    """Deleted runs: outdated ones, also counted in `written`, and obsolete ones."""
     seconds: float
 
 
 def is_current(store: Store, study: str, server: str | None = None) -> bool:
-    """Return True if MLflow already shows the store's current state of the study.
-
-    It does not import MLflow, so that it returns within milliseconds.
-
-    Args:
-      store: the store.
-      study: name of the study.
-      server: URL of a team's MLflow server; None means the store's own database.
-    """
+    """Return True if MLflow already shows the store's current state; does not import MLflow."""
     where, pages = destination(store.home, server), pages_of(store.home, study)
     if pages is None or pages.team != server or not where.is_usable():
         return False
@@ -84,11 +74,6 @@ def unprojected(store: Store, server: str | None = None) -> list[str]:
 
 def project(store: Store, study: str, server: str | None = None) -> ProjectionReport:
     """Update the study's MLflow experiment from the store's finished cells.
-
-    Args:
-      store: the store.
-      study: name of the study.
-      server: URL of a team's MLflow server; None means the store's own database.
 
     Raises:
       SpecError: if the study was never planned in this store.
@@ -139,8 +124,7 @@ def experiment_of(
 def logical_digest(home: Path) -> str:
     """Return a sha256 of all experiments and runs in MLflow, without MLflow's own ids.
 
-    A database that is rebuilt from the same records has the same digest. Live runs are left out,
-    because a rebuild does not restore them.
+    Live runs are left out, because a rebuild does not restore them.
     """
     from mlflow.entities import ViewType
 
@@ -198,8 +182,7 @@ def _is_up_to_date(run: Run, contents: list[RunContent]) -> bool:
 def _is_written(store: Store, where: Destination, run: Run) -> bool:
     """Return True if `project` writes and removes this run.
 
-    It keeps runs of other stores, exported models, and live runs whose training has no artifact
-    because it is in progress or failed.
+    Others are runs of other stores, exported models, and live runs without an artifact.
     """
     if not where.owns(run) or run.data.tags.get(KIND) == EXPORT:
         return False
@@ -208,7 +191,7 @@ def _is_written(store: Store, where: Destination, run: Run) -> bool:
 
 
 def _experiment(client: MlflowClient, where: Destination, plan: Mapping[str, Any]) -> str:
-    """Return the id of the study's experiment. If needed, create or restore it and set its tags."""
+    """Return the id of the study's experiment; create or restore it and set its tags."""
     found = client.get_experiment_by_name(plan["study"])
     if found is None:
         experiment_id = where.create_experiment(client, plan["study"])
@@ -231,7 +214,7 @@ def _write(
     parent: str | None,
     of_store: Mapping[str, str],
 ) -> str:
-    """Write one run and return its id. Set its status FINISHED last, as a sign of completeness."""
+    """Write one run and return its id; FINISHED, set last, shows that it is complete."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 

@@ -1,7 +1,7 @@
 """Register an exported model folder in MLflow's model registry.
 
-The folder is stored as it is, for `from_pretrained`. MLflow 3.17's own format for transformers
-models cannot be written with transformers 5: it reads a pipeline class that is now a text.
+It is stored unchanged: MLflow 3.17's own format for transformers models cannot be written with
+transformers 5, because it reads a pipeline class that is now a text.
 """
 
 from __future__ import annotations
@@ -23,15 +23,7 @@ def register(
 ) -> str:
     """Copy a model folder to MLflow and add it to the registry as the next version of `name`.
 
-    Args:
-      where: the MLflow that gets the model.
-      plan: plan.json of the study that made the model.
-      folder: model folder that transformers can load.
-      name: name of the registered model; it is created if it does not exist.
-      about: tags of the run and of the model version, such as variant and seed.
-
-    Returns:
-      Address of the new version, "models:/NAME/VERSION".
+    `about` are tags, such as variant and seed. Returns "models:/NAME/VERSION".
 
     Raises:
       ServiceError: if the team's server does not answer or refuses a request.

@@ -1,7 +1,6 @@
 """Build the MLflow run of a table row (base model, method, frozen or tuned) at one seed.
 
-Each benchmark task is one MLflow metric. The step of a metric's point is the evaluated length, so
-that charts draw score against length.
+The step of a metric's point is the evaluated length, so charts draw score against length.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from tasks.tracking.content import (
 )
 
 MAX_CURVE_POINTS = 300
-"""Maximum number of points of a training run's loss curve; a chart cannot show more."""
+"""Maximum points of a loss curve; a chart cannot show more."""
 
 MAX_TELEMETRY_POINTS = 50
-"""Maximum number of points of each telemetry metric."""
+"""Maximum points of a telemetry metric."""
 
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
 """Keys of a training log's entries that become metrics in addition to the loss."""
@@ -62,12 +61,7 @@ def seed_content(
 ) -> RunContent:
     """Return the MLflow run with a table row's scores at one seed.
 
-    Args:
-      plan: the study's plan.json.
-      planned: all cells of the row at this seed.
-      cells: the finished cells; not empty.
-      training: the training run that produced the row's weights; None if there is none.
-      colour: colour of the run's line, as #rrggbb.
+    `planned` are all cells of the row at this seed, `cells` the finished ones, at least one.
     """
     first = planned[0]
     steps = [*cells, training] if training else list(cells)
@@ -99,10 +93,7 @@ def seed_content(
 
 
 def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
-    """Return the key (tag lce.run_key) of the MLflow run of a cell's table row at `seed`.
-
-    If `seed` is None, return the key of the run with the row's means over seeds.
-    """
+    """Return the key of the MLflow run of a cell's row at `seed`; None means over seeds."""
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
@@ -158,10 +149,9 @@ def at_target_name(benchmark: str) -> str:
 def _at_target(
     target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[FinishedStep]
 ) -> Iterable[MetricPoint]:
-    """Yield one point per benchmark: the mean over its tasks at the target context.
+    """Yield one point per benchmark with all cells: the mean over tasks at the target context.
 
-    A benchmark is omitted until all its cells at the target context are done. All points have step
-    0, so that the UI draws bars instead of lines with a single point.
+    All points have step 0, so that the UI draws bars instead of lines with a single point.
     """
     expected = Counter(cell["benchmark"] for cell in planned if cell["eval_length"] == target)
     for benchmark, number in expected.items():
@@ -179,7 +169,6 @@ def _default_value(record: Record) -> float:
 
 
 def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
-    """Yield points of loss and telemetry at evenly spaced training steps and at the last one."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
     loss = TrainingSpec.curve_of(training.record.kind)
@@ -192,13 +181,7 @@ def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return loss and telemetry of one entry of a training log, by MLflow metric name.
-
-    Args:
-      kind: kind of the training run's step, which decides the metrics' prefix.
-      entry: the log's entry for one optimizer step. Missing telemetry is left out, because logs of
-        earlier versions have fewer keys.
-    """
+    """Return loss and telemetry of a log entry by metric name; older logs have fewer keys."""
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
     known = {f"{group}/{key}": entry[key] for key in TELEMETRY if entry.get(key) is not None}
@@ -223,7 +206,6 @@ def _note(first: Mapping[str, Any], row: str, done: int, planned: int) -> str:
 
 
 def _datasets(steps: Iterable[FinishedStep]) -> tuple[DatasetInput, ...]:
-    """Return the texts and data sets that the steps read, each once."""
     found: dict[DatasetInput, None] = {}
     for step in steps:
         spec, lineage = step.record.spec, step.record.lineage

@@ -27,8 +27,7 @@ def read_plan(store: Store, study: str) -> dict[str, Any] | None:
 def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
     """Return the MLflow runs of all table rows with a finished cell, in the plan's order.
 
-    A row is a base model, a method, and frozen or tuned weights. The run with the row's means
-    precedes the runs of its seeds, because it is their parent.
+    A row's run with means precedes the runs of its seeds, because it is their parent.
     """
     trainings = {found.planned["checkpoint"]: found for found in _read(store, plan["trainings"])}
     rows: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = defaultdict(dict)
@@ -50,7 +49,6 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
 
 
 def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[FinishedStep]:
-    """Yield the planned steps whose artifact has a valid record and files of the right size."""
     for step in planned:
         if step["folder"] is None:
             continue
@@ -72,10 +70,7 @@ def _has(path: Path, size: int) -> bool:
 
 
 def _colours(cells: Iterable[Mapping[str, Any]]) -> dict[str, Look]:
-    """Return the look of each method, as in the report.
-
-    MLflow itself would choose one of 20 colours at random, and some rows would share a colour.
-    """
+    """Return each method's look as in the report; MLflow would repeat one of 20 colours."""
     names = {cell["method"]: cell.get("method_name", cell["method"]) for cell in cells}
     return looks(
         {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}

@@ -1,9 +1,8 @@
 """Build the description and the saved views that the MLflow UI shows for a study.
 
-By default MLflow's UI draws only the first ten runs. A saved view instead selects the runs and
-charts to show. It is a tag of the experiment that contains the state of the page as JSON. The UI
-lists the view under *Views*, and shows it if the page's address names it. The format is
-undocumented, so a browser test checks the result.
+By default MLflow's UI draws only the first ten runs. A saved view selects the runs and charts to
+show. It is an experiment's tag with the state of the page as JSON. The format is undocumented, so a
+browser test checks the result.
 
 Source: github.com/mlflow/mlflow, mlflow/server/js/src/experiment-tracking/components/
 experiment-page: utils/savedViewEnvelope.ts, models/ExperimentPageUIState.tsx (3.17).
@@ -23,8 +22,7 @@ from tasks.tracking.seed_content import at_target_name
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
-"""Number of characters after which a hypothesis is cut off, so that the whole description stays
-below MLflow's limit for a tag, 20,000 characters."""
+"""A hypothesis is cut off here: MLflow limits a tag to 20,000 characters."""
 VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
 
 
@@ -46,10 +44,7 @@ def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the page state of a view of the runs of one kind (METHOD or SEED).
-
-    The UI uses its defaults for missing keys.
-    """
+    """Return the page state of a view of METHOD or SEED runs; the UI has defaults."""
     return {
         "searchFilter": f"tags.`{KIND}` = '{kind}'",
         # Do not sort by start time, the default: the UI would fold children under their parent.
@@ -65,7 +60,6 @@ def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _columns(plan: Mapping[str, Any]) -> list[str]:
-    """Return the columns of the runs' table: each benchmark's mean at the target context."""
     at_target = (
         c["benchmark"] for c in plan["cells"] if c["eval_length"] == plan["target_context"]
     )
@@ -73,11 +67,7 @@ def _columns(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return the chart sections in order.
-
-    The order is: scores against length, means at the target context, scores of benchmarks with only
-    one length, half widths of intervals.
-    """
+    """Return chart sections: scores by length, means at the target, single lengths, intervals."""
     lengths: dict[str, set[int]] = {}
     for cell in plan["cells"]:
         lengths.setdefault(cell["benchmark"], set()).add(cell["eval_length"])
@@ -101,7 +91,6 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
-    """Return False for each group of runs, so that the UI does not expand the group."""
     groups = {}
     for cell in plan["cells"]:
         values = {**cell, "row": variant_name(cell["method"], cell["frozen"])}

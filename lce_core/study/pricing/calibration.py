@@ -1,14 +1,13 @@
 """Correct predicted step times with the measured times of finished steps, and estimate the error.
 
-`Calibration` uses finished steps of the store, before a run; `RunCalibration` uses the finished
-steps of the current run. Steps belong to nested groups, from wide to narrow: ("cell",), ("cell",
-"ruler"), ("cell", "ruler", "yarn"). For each group with at least `LEAST` finished steps, a line in
-log-log space maps predicted to measured seconds. By default the line has slope 1, so it multiplies
-predictions by a constant. If step sizes differ enough and the fit improves, the slope is the median
+`Calibration` uses finished steps of the store, `RunCalibration` those of the current run. Steps
+belong to nested groups: ("cell",), ("cell", "ruler"), ("cell", "ruler", "yarn"). For each group
+with at least `LEAST` finished steps, a line in log-log space maps predicted to measured seconds, by
+default with slope 1. If step sizes differ enough and the fit improves, the slope is the median
 slope of all pairs of steps (Theil 1950, Sen 1968), which tolerates up to 29 % outliers. The level
 of the line makes the sum of the fitted seconds equal to the sum of the measured ones, with outliers
-clipped. A step uses the line of its narrowest group that has one. For steps smaller or larger than
-all finished ones, the ratio at that end of the line applies.
+clipped. A step uses the line of its narrowest group that has one. Beyond the sizes of finished
+steps, the ratio at that end of the line applies.
 
 The error of a total time has two components. The scatter of single steps averages out over many
 steps; the error of a group's line does not. Steps of the same narrower group are assumed to have
@@ -26,30 +25,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 Group = tuple[str, ...]
-"""Group of similar steps: step kind, benchmark (only for cells) and method, such as ("cell",
-"ruler", "yarn"). A prefix such as ("cell", "ruler") is a wider group that contains this one."""
+"""Step kind, benchmark (only for cells) and method, such as ("cell", "ruler", "yarn"). A prefix is
+a wider group."""
 
 LEAST = 8
-"""Minimum number of finished steps that a group needs to get a line."""
+"""Finished steps that a group needs to get a line."""
 UNSEEN_SPREAD = 0.7
-"""Assumed standard deviation of log(measured / predicted seconds) for a step whose groups have no
-line. One standard deviation is then a factor of two (e^0.7)."""
+"""Assumed standard deviation of log(measured / predicted) without a line: a factor of two."""
 _LEAST_RANGE = math.log(4)
-"""A slope is fitted only if the longest step is predicted to take at least 4 times as long as the
-shortest (this is the logarithm), because steps of about equal size do not determine a slope."""
+"""A slope is fitted if the largest prediction is at least 4 times the smallest one."""
 _BETTER = 0.9
-"""A fitted slope replaces slope 1 only if the spread of its residuals is less than this fraction of
-the spread with slope 1."""
+"""A fitted slope must reduce the spread of residuals to this fraction."""
 _SLOPES = (0.5, 2.0)
-"""Smallest and largest slope of a line. Slopes outside are attributed to noise and clipped."""
+"""Slopes outside are attributed to noise and clipped."""
 _NORMAL = 1.4826
 """Ratio of standard deviation to median absolute deviation for normal errors."""
 _MEDIAN = math.sqrt(math.pi / 2)
 """Ratio of the standard error of a median to that of a mean for normal errors."""
 _ODD = 3.0
-"""Residuals are clipped at this many standard deviations, to limit the influence of outliers."""
+"""Residuals are clipped at this many standard deviations."""
 _SHORTEST = 1e-3
-"""Resolution of the seconds in records. It replaces 0 seconds, which have no logarithm."""
+"""Resolution of seconds in records; replaces 0, which has no logarithm."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class Timing:
     predicted: float
     measured: float
     judged: float | None = None
-    """Seconds predicted by a cost model that was fitted without this step (cross-validation). The
-    error estimate uses it. None if the cost model was not fitted to finished steps."""
+    """Prediction of a cost model fitted without this step, for the error estimate; None if the cost
+    model was not fitted."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +70,13 @@ class Line:
     low: float
     """Logarithm of the smallest predicted seconds in the fit."""
     high: float
-    """Logarithm of the largest predicted seconds in the fit."""
+    """Logarithm of the largest."""
     spread: float
-    """Robust standard deviation of the residuals, in units of the natural logarithm."""
+    """Robust standard deviation of the residuals, in natural logarithms."""
     independent: int
-    """Number of independent observations: finished steps, or narrower groups that contain them."""
+    """Independent observations: finished steps, or narrower groups that contain them."""
 
     def seconds(self, predicted: float) -> float:
-        """Return the calibrated seconds for `predicted` seconds; 0 if `predicted` is 0."""
         if predicted <= 0:
             return 0.0
         size = math.log(predicted)
@@ -95,12 +90,7 @@ class Line:
 
 
 def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line:
-    """Fit the line that maps the predicted to the measured seconds of finished steps.
-
-    Args:
-      steps: At least one step, each with more than 0 predicted seconds.
-      independent: Number of independent observations; None stands for the number of steps.
-    """
+    """Fit the line that maps the predicted to the measured seconds of finished steps."""
     x = np.log(np.array([one.predicted for one in steps]))
     y = np.log(np.array([max(one.measured, _SHORTEST) for one in steps]))
     centre, slope = float(np.median(x)), 1.0
@@ -130,8 +120,7 @@ class Expected:
 
     seconds: float
     error: float | None
-    """Two standard deviations of `seconds`, divided by `seconds`. None if more than half of the
-    time belongs to steps of groups that have no line."""
+    """Two relative standard deviations; None if most of the time has no line."""
 
 
 class Calibration:
@@ -153,10 +142,7 @@ class Calibration:
         return predicted if line is None else line.seconds(predicted)
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
-        """Return the total seconds of steps and the error of this total.
-
-        `steps` are pairs (group, seconds), with the seconds that `Calibration.seconds` returned.
-        """
+        """Return the total of steps (group, corrected seconds) and the error of this total."""
         sums: dict[Group, float] = {}
         alike: dict[Group, dict[object, float]] = {}
         for number, (group, seconds) in enumerate(steps):
@@ -177,7 +163,6 @@ class Calibration:
         return Expected(whole, 2 * math.sqrt(variance) / whole)
 
     def _calibrated(self, group: Group) -> Group:
-        """Return the narrowest group that contains `group` and has a line; () if none has."""
         depths = range(len(group), 0, -1)
         return next((group[:depth] for depth in depths if group[:depth] in self.lines), ())
 
@@ -185,9 +170,9 @@ class Calibration:
 class RunCalibration:
     """Corrects predicted step times with the finished steps of the current run.
 
-    The load of the machine may differ from earlier runs. Therefore this class corrects the output
-    of `Calibration` once more, from the first finished step on. The factor of each group is its
-    ratio of measured to predicted seconds, shrunk towards the factor of the next wider group.
+    The machine's load may differ from earlier runs, so this corrects the output of `Calibration`
+    once more. The factor of each group is its ratio of measured to predicted seconds, shrunk
+    towards the factor of the next wider group.
     """
 
     def __init__(self) -> None:
@@ -202,8 +187,7 @@ class RunCalibration:
         """Return the factor by which to multiply the predicted seconds of a step in `group`.
 
         The factor of the wider group is a prior with the weight of one finished step of mean size,
-        which limits the influence of an outlier. If the step is predicted to take longer than that
-        (`seconds`), the prior has the weight of `seconds` instead, because steps of a second
+        which limits outliers, or of `seconds` if the step takes longer, because steps of a second
         predict little about steps of an hour.
         """
         factor = 1.0
@@ -239,10 +223,7 @@ def _median_slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _relative(spread: float) -> float:
-    """Return the relative standard deviation of a log-normal value.
-
-    `spread` is the standard deviation of its natural logarithm.
-    """
+    """Return the relative standard deviation of a log-normal value."""
     return math.sqrt(math.expm1(min(spread, 5.0) ** 2))
 
 

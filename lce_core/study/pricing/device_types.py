@@ -29,13 +29,12 @@ class DeviceType:
 
     name: str
     peak_flops: float
-    """Dense bf16 FLOP/s."""
     bandwidth: float
-    """Memory bandwidth in bytes/s."""
+    """Bytes per second."""
     training_share: float
-    """Fraction of the peak FLOP/s reached in training."""
+    """Fraction of the peak FLOP/s in training."""
     prefill_share: float
-    """Fraction of the peak FLOP/s reached when prompts and windows are processed."""
+    """Fraction of the peak FLOP/s on prompts and windows."""
     memory_share: float = 0.8
     layer_seconds: float = 3e-4
     """Seconds per layer and decoding pass besides reading memory, while the host launches."""
@@ -52,8 +51,5 @@ DEVICE_TYPES = {
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """Return the GPU model of a driver's device name such as "NVIDIA A100-SXM4-80GB".
-
-    Return None if the model is not in `DEVICE_TYPES`.
-    """
+    """Return the GPU model of a driver's name such as "NVIDIA A100-SXM4-80GB", if known."""
     return next((d for key, d in DEVICE_TYPES.items() if key in name.lower()), None)

@@ -16,8 +16,7 @@ from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named, spec_of
 
 MOST_RECORDS = 240
-"""Maximum number of records to read per step kind. More records would slow down planning without
-improving the fit."""
+"""Records to read per step kind; more would slow down planning without improving the fit."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +25,16 @@ class Finished:
 
     kind: str
     cost: StepCost
-    """Cost of the tokens that the step processed; its answers may be shorter than planned."""
+    """Cost of the processed tokens; answers may be shorter than planned."""
     seconds: float
-    """Measured seconds, summed over the parallel processes of a training run (one per GPU)."""
+    """Summed over the processes of a training run, one per GPU."""
     planned: StepCost
-    """Cost that a plan predicts for the step, assuming answers of maximum length."""
+    """Cost in a plan, with answers of maximum length."""
     group: Group
 
 
 def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
-    """Return a sample of the finished steps that were computed on a device.
-
-    Args:
-      device: "cpu" for CPUs of the same model as this machine's, or a key of `DEVICE_TYPES`.
-      store: The store to read.
-      threads: CPU threads per worker. CPU records with another number of threads are skipped.
-    """
+    """Return a sample of a device's finished steps; "cpu" means this model and `threads`."""
     return list(_finished(device, store, threads))
 
 

@@ -1,10 +1,8 @@
 """Predict the fraction of a cell's tokens that the model processes; caches cover the other tokens.
 
-A cell is one benchmark task at one length for one variant. Cells of one model share the losses of
-equal text windows (`lce_core.evaluation.loss_cache`), and prompts with a common prefix share the
-prefix's key-value cache (`lce_core.evaluation.decoding`). The cost model predicts both from the
-plan alone. It assumes that no cache becomes full, and that no worker starts in the middle of a
-model's cells.
+Cells of one model share the losses of equal text windows, and prompts with a common prefix share
+its key-value cache. The prediction assumes that no cache becomes full, and that no worker starts in
+the middle of a model's cells.
 """
 
 from __future__ import annotations
@@ -21,13 +19,7 @@ from lce_core.study.step_kinds import CellSpec, spec_of
 
 
 def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
-    """Return, for each cell, the fraction of the cell's tokens that the model processes.
-
-    The keys are fingerprints of cells. Cells with a fraction of 1 are not in the result.
-
-    Args:
-      steps: All steps of one run; steps that are not cells are ignored.
-    """
+    """Return by fingerprint the fraction of a cell's tokens that the model processes, unless 1."""
     units: dict[object, list[tuple[Step, CellSpec]]] = {}
     found: dict[str, float] = {}
     for step in steps:
@@ -48,13 +40,7 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
-    """Return, by fingerprint, the fraction of a cell's text windows that the cell scores itself.
-
-    The losses of its other windows come from cells that the worker computed before.
-
-    Args:
-      cells: Text-scoring cells of one model, in the order in which a worker computes them.
-    """
+    """Return by fingerprint the fraction of windows that no earlier cell of a worker scored."""
     read: list[tuple[object, CellSpec, NDArray[np.int64]]] = []
     found: dict[str, float] = {}
     for step, spec in cells:
@@ -74,10 +60,7 @@ def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]
 
 
 def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
-    """Return True if cell `spec` can reuse losses of cell `longer` for windows with equal starts.
-
-    Both cells evaluate the same model. In bf16, cells reuse losses only if their lengths are equal.
-    """
+    """Return True if `spec` can reuse losses of `longer`; bf16 requires equal lengths."""
     if spec.eval_length == longer.eval_length:
         return True
     if spec.evaluation.precision == "bf16":
@@ -92,10 +75,7 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
 
 
 def _follows_length(spec: CellSpec) -> bool:
-    """Return True if RoPE frequencies depend on the prompt's length.
-
-    Prompts then cannot share a key-value cache.
-    """
+    """Return True if frequencies follow the prompt's length, so that prompts share no cache."""
     lengths = _lengths(spec, spec.eval_length)
     return spec.method.length_dependent(spec.base_model.geometry, lengths)
 

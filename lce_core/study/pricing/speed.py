@@ -1,13 +1,13 @@
 """Predict how many seconds a step takes on a device.
 
     seconds = FLOPs / rate
-              + max(decoding bytes / bandwidth, decoding FLOPs / rate)
-              + seconds per layer x decoding layer passes
-              + fixed seconds per step of this kind
+    + max(decoding bytes / bandwidth, decoding FLOPs / rate)
+    + seconds per layer x decoding layer passes
+    + fixed seconds per step of this kind
 
-The rate (FLOP/s) and bandwidth of GPUs come from data sheets (`device_types`). The rates of this
-machine's CPU are fitted to the store's finished steps, separately for training and for cells. If
-there are no finished steps, the time of a matrix product gives the rate.
+The rate (FLOP/s) and bandwidth of GPUs come from data sheets (`device_types`). This machine's CPU
+rates are fitted to the store's finished steps, separately for training and for cells, or else
+follow from the time of a matrix product.
 """
 
 from __future__ import annotations
@@ -35,21 +35,20 @@ Origin = Literal["data sheet", "measured", "guessed"]
 _CALIBRATION_SECONDS = 0.1
 """Seconds for which `timed_matmul` repeats the matrix product, and then the memory copy."""
 _SHARE_OF_MATMUL = 0.4
-"""Assumed ratio of a small model's FLOP/s on a CPU to those of a large matrix product. The toy
-study's cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32)."""
+"""Assumed ratio of a small model's FLOP/s on a CPU to a large matrix product's. The toy study's
+cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32)."""
 _CPU_LAYER_SECONDS = 1e-3
 """Assumed seconds per layer and decoding pass on a CPU without finished steps."""
 _SIDE = 512
 """Rows and columns of the timed matrices."""
 _FOLDS = 5
-"""Number of folds in the cross-validation of `calibration_of`."""
 _COPIED_BYTES = 1 << 25
-"""Bytes of the timed memory copy: 32 MiB, more than most CPU caches."""
+"""32 MiB, more than most CPU caches."""
 _GUESSED_SECONDS = {
     "tokens": 60.0, "rows": 2.0, "held_out": 1.0, "base": 1.0, "search": 1.0, "finetune": 1.0,
     "cell": 0.05,
 }  # fmt: skip
-"""Assumed fixed seconds per step, by kind, on a CPU without finished steps."""
+"""Assumed fixed seconds per step on a CPU without finished steps."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ class Rates:
     """Compute and memory rates of a device, for training or for evaluation."""
 
     flops: float
-    """Compute rate in FLOP/s."""
+    """FLOP/s."""
     bandwidth: float = float("inf")
-    """Memory bandwidth in bytes/s while decoding."""
+    """Bytes per second while decoding."""
     layer_seconds: float = 0.0
     """Fixed seconds per layer and decoding pass."""
 
@@ -75,14 +74,13 @@ class Speed:
     """Cost model of one device: predicts how many seconds steps take."""
 
     device: str
-    """Device name: "cpu", or a key of `DEVICE_TYPES`."""
+    """"cpu", or a key of `DEVICE_TYPES`."""
     origin: Origin
-    """Source of the rates: a GPU's data sheet, finished steps of any kind ("measured"), or only a
-    timed matrix product, because no step has finished ("guessed")."""
+    """A GPU's data sheet, finished steps ("measured"), or a timed matrix product ("guessed")."""
     training: Rates
     evaluation: Rates
     step_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Fixed seconds per step, such as for loading a model, by step kind."""
+    """Fixed seconds per step, such as for loading a model, by kind."""
 
     def seconds(self, kind: str, cost: StepCost) -> float:
         trains = issubclass(kind_named(kind), TrainingSpec)
@@ -91,15 +89,7 @@ class Speed:
 
 
 def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
-    """Return the cost model of a device.
-
-    Args:
-      device: "cpu", which means this machine, or a key of `DEVICE_TYPES`.
-      finished: Steps that this machine's CPU has computed; not used for GPUs.
-
-    Raises:
-      SpecError: if the device is unknown.
-    """
+    """Return the cost model of this machine's "cpu", or of a key of `DEVICE_TYPES`."""
     if device == "cpu":
         return fitted(finished, timed_matmul)
     if device not in DEVICE_TYPES:
@@ -113,7 +103,7 @@ def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
 
 
 def from_data_sheet(device: DeviceType) -> Speed:
-    """Return the cost model of a GPU: peak rates times the fractions assumed to be reached."""
+    """Return a GPU's cost model: peak rates times the fractions assumed to be reached."""
     memory = (device.bandwidth * device.memory_share, device.layer_seconds)
     return Speed(
         device.name,
@@ -126,9 +116,8 @@ def from_data_sheet(device: DeviceType) -> Speed:
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
     """Fit the cost model of this machine's CPU to finished steps.
 
-    `calibrate` returns rates for what the finished steps do not show: for training if no training
-    run has finished, for evaluation if no cell has, for decoding if no cell generated tokens. Cells
-    that reused all losses of other cells passed no token and show nothing.
+    `calibrate` returns the rates of training, evaluation or decoding where no step shows them.
+    Cells that reused all losses of other cells passed no token and show nothing.
     """
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
     trained = kinds["base"] + kinds["finetune"]
@@ -202,8 +191,7 @@ def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
 def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return weights w >= 0, with w[0] > 0, that minimise the norm of costs @ w - 1.
 
-    Solve least squares on every subset of columns that contains column 0. With at most four columns
-    that is at most eight problems.
+    Solve least squares on each subset of columns that contains column 0: at most eight problems.
     """
     best, least = np.zeros(costs.shape[1]), float("inf")
     scale = np.abs(costs).max(axis=0)

@@ -1,9 +1,7 @@
 """Estimate the time left of a run from predicted seconds, corrected by the run's finished steps.
 
-A unit is a list of steps that one worker computes one after another. The time left is at least the
-sum of all remaining seconds divided by the number of slots (parallel workers), and at least the
-duration of the longest chain of units that wait for each other. The larger of these two bounds is
-the estimate.
+It is the larger of two bounds: all remaining seconds divided by the number of slots (parallel
+workers), and the duration of the longest chain of units that wait for each other.
 """
 
 from __future__ import annotations
@@ -15,11 +13,10 @@ from lce_core.study.pricing.calibration import Group, RunCalibration
 from lce_core.study.units import Unit
 
 _LEAST_REST = 0.1
-"""A running step that reports no progress is assumed to have at least this fraction of its
-predicted time left."""
+"""Smallest fraction of its predicted time left for a running step without reported progress."""
 _RELIABLE_FRACTION = 0.25
-"""Once a running step has done this fraction, its progress alone determines its time left. Before,
-the estimate is a weighted mean of the times that follow from progress and from prediction."""
+"""Fraction from which a step's progress alone determines its time left; before, the estimate is a
+weighted mean of the times that follow from progress and from prediction."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Predicted:
     seconds: float
     group: Group
     slots: int = 1
-    """Number of the machine's slots that the step occupies while it runs."""
+    """Slots of the machine that the step occupies."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Running:
     seconds: float
     """Seconds since the step started."""
     done: float = 0.0
-    """Fraction done, 0 to 1, as reported by the step."""
+    """Fraction, as reported by the step."""
 
 
 class TimeLeft:
@@ -48,13 +45,6 @@ class TimeLeft:
     def __init__(
         self, units: Iterable[Unit], predicted: Mapping[str, Predicted], slots: int
     ) -> None:
-        """Start with all steps unfinished.
-
-        Args:
-          units: The units of the run, parents first.
-          predicted: Predicted time of each step of the units, by fingerprint.
-          slots: Number of slots of the machine. Most steps occupy one.
-        """
         self._units = [([s.fingerprint for s in unit.steps], unit.needs) for unit in units]
         self._predicted, self._slots = predicted, max(1, slots)
         self._calibration = RunCalibration()
@@ -64,13 +54,7 @@ class TimeLeft:
         """True once a step of this run has finished with a measured time."""
 
     def end(self, step: str, seconds: float | None = None) -> None:
-        """Remove a finished or abandoned step from the remaining work.
-
-        Args:
-          step: Fingerprint of the step.
-          seconds: Measured seconds if this run computed the step; None if the step was already in
-            the store or will not be computed.
-        """
+        """Remove a finished or abandoned step; `seconds` are measured if this run computed it."""
         if step not in self._left:
             return
         self._left.remove(step)
@@ -81,16 +65,12 @@ class TimeLeft:
 
     @property
     def done(self) -> float:
-        """Fraction of the run's predicted seconds that belongs to the steps removed by `end`."""
+        """Fraction of the run's predicted seconds in steps removed by `end`."""
         if not self._left or not self._whole:
             return 1.0
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
 
     def seconds(self, running: Mapping[str, Running]) -> float:
-        """Estimate the seconds until all steps are finished.
-
-        `running` gives the progress of running steps by fingerprint.
-        """
         rest = {step: self._rest(step, running.get(step)) for step in self._left}
         chains: dict[str, float] = {}
         for steps, needs in self._units:

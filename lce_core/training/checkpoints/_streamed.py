@@ -1,10 +1,9 @@
 """Write a safetensors file tensor by tensor, holding one tensor at a time in host memory.
 
-The safetensors library converts all tensors to bytes before it writes. With a 7B model sharded over
-eight GPUs, the host would hold 81 GB at once.
+The safetensors library converts all tensors to bytes before it writes: 81 GB at once for a 7B model
+sharded over eight GPUs.
 
-Format: 8 bytes with the length of the header, the header as JSON, then the tensors' bytes in the
-order of the header.
+Format: 8 bytes with the header's length, the header as JSON, then the tensors' bytes in order.
 """
 
 from __future__ import annotations
@@ -20,11 +19,7 @@ _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", to
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write floating-point tensors, copying each one from its device just before it is written.
-
-    Raises:
-      OSError: if the file cannot be written.
-    """
+    """Write floating-point tensors, copying each one from its device just before it is written."""
     header, end = {}, 0
     for name, tensor in tensors.items():
         start, end = end, end + tensor.numel() * tensor.element_size()

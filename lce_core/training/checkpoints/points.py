@@ -3,9 +3,8 @@
     point-<step>-<token>/point.json                     step, identity and number of shards
     point-<step>-<token>/shard-<i>-of-<n>.safetensors
 
-Shard i holds consecutive rows (first dimension) of every tensor. Concatenating all shards of a
-tensor gives the whole tensor, so any number of processes can read a point that n processes wrote.
-Shard 0 also contains the scalars and, if a run is not sharded, it is the only shard.
+Shard i holds consecutive rows (first dimension) of every tensor, so any number of processes can
+read a point that n processes wrote. Shard 0 also contains the scalars.
 
 A writer fills a temporary folder whose name contains a random token, calls fsync and renames the
 folder. A point is therefore either complete or absent, and two writers never share files. The
@@ -38,10 +37,7 @@ _NAME = re.compile(r"point-(\d{9})-([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Point:
-    """Location of a resume point: the saved state of a run after `step` updates.
-
-    `token` is random, so that two writers of the same step never share a folder.
-    """
+    """Location of a run's state after `step` updates; a random `token` separates writers."""
 
     folder: Path
     step: int
@@ -49,16 +45,14 @@ class Point:
 
     @property
     def path(self) -> Path:
-        """Folder of the complete point."""
         return self.folder / f"point-{self.step:09d}-{self.token:012x}"
 
     @property
     def aside(self) -> Path:
-        """Temporary folder into which the point is written; `publish` renames it to `path`."""
+        """Temporary folder, which `publish` renames to `path`."""
         return self.folder / f"{_ASIDE}{self.path.name}"
 
     def shards(self) -> list[Path]:
-        """List the point's shard files in order; `point.json` states their number."""
         count = json.loads((self.path / "point.json").read_text(encoding="utf-8"))["shards"]
         return [self.path / _file_name(index, count) for index in range(count)]
 
@@ -76,7 +70,6 @@ class WholeTensors:
         return tensor
 
     def rows(self, name: str, wanted: slice) -> Tensor:
-        """Load rows wanted.start .. wanted.stop - 1 of the whole tensor to the CPU."""
         parts, start = [], 0
         for shard in self._shards:
             held = shard.get_slice(name)
@@ -91,13 +84,7 @@ class WholeTensors:
 
 
 def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tensor]) -> None:
-    """Write shard `index` of `count` (from 0) to the point's temporary folder.
-
-    In a sharded run every process writes its shard; otherwise only the main process writes.
-
-    Raises:
-      OSError: if the shard cannot be written.
-    """
+    """Write shard `index` (from 0) to the temporary folder; unsharded runs have one."""
     point.aside.mkdir(parents=True, exist_ok=True)
     path = point.aside / _file_name(index, count)
     try:
@@ -113,9 +100,6 @@ def publish(point: Point, identity: str, count: int) -> None:
 
     Only the main process calls this. Points with a higher step stay: a process that was believed
     dead may call this after another process has continued the run.
-
-    Raises:
-      OSError: if the point cannot be written; the previous point then stays.
     """
     facts = point.aside / "point.json"
     content = {"step": point.step, "identity": identity, "shards": count}
@@ -132,7 +116,7 @@ def publish(point: Point, identity: str, count: int) -> None:
 def find_point(folder: Path, identity: str) -> Point | None:
     """Return the folder's latest readable resume point of run `identity`; None if there is none.
 
-    A damaged point is skipped: the run then repeats some steps, with the same result.
+    After a damaged point the run repeats some steps, with the same result.
 
     Raises:
       StoreError: if the folder holds a point of another run.
@@ -158,7 +142,7 @@ def find_point(folder: Path, identity: str) -> Point | None:
 
 @contextlib.contextmanager
 def open_point(point: Point) -> Iterator[WholeTensors]:
-    """Open a point's tensors for reading inside a `with` block.
+    """Open a point's tensors for reading.
 
     Raises:
       SafetensorError, OSError: if a shard is damaged or missing.
@@ -178,7 +162,6 @@ def sweep(folder: Path) -> None:
 
 
 def _points(folder: Path) -> list[Point]:
-    """List the points of a folder, latest first."""
     found = [_NAME.fullmatch(path.name) for path in folder.glob("point-*")]
     points = [Point(folder, int(name[1]), int(name[2], 16)) for name in found if name]
     return sorted(points, key=lambda point: point.step, reverse=True)

@@ -1,9 +1,8 @@
 """Save and restore the state of a training run: weights, optimiser moments and the EMA.
 
 Data order, learning rate and dropout are functions of the step (`lce_core.training.schedule`), so a
-resume point does not contain them. Each process saves and restores its own rows of sharded tensors
-(`lce_core.training.sharding`), one tensor at a time. The main process saves tensors that are not
-sharded.
+resume point does not contain them. Each process saves and restores its own rows of sharded tensors,
+one tensor at a time; the main process also tensors that are not sharded.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ def training_tensors(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Return the tensors of a run's state, by name.
-
-    Names start with "weights/", "optimizer/" (moments and step counts) or "average/" (EMA).
-    """
+    """Return tensors as "weights/...", "optimizer/..." (moments, steps) or "average/..." (EMA)."""
     tensors = {f"weights/{name}": tensor.detach() for name, tensor in parameters.items()}
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
@@ -38,10 +34,7 @@ def training_tensors(
 
 
 def shard_tensors(tensors: Mapping[str, Tensor], *, is_main: bool) -> dict[str, Tensor]:
-    """Return the tensors that this process writes to a resume point.
-
-    These are its rows of every sharded tensor and, on the main process, all other tensors.
-    """
+    """Return this process's rows of sharded tensors and, on the main process, all others."""
     return {
         name: local(tensor)
         for name, tensor in tensors.items()
@@ -56,7 +49,7 @@ def restore(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor],
 ) -> None:
-    """Copy a resume point's tensors into parameters, optimiser and EMA (see `training_tensors`)."""
+    """Copy a resume point's tensors into parameters, optimiser and EMA."""
     for name, parameter in parameters.items():
         _fill(parameter, saved, f"weights/{name}")
     for name, tensor in ema.items():

@@ -1,9 +1,8 @@
 """AdamW with bf16 weights and moments: 8 bytes per parameter, gradient included, instead of 16.
 
 Arithmetic is fp32; weights and both moments are rounded stochastically. The second moment needs
-stochastic rounding too: multiplying by 0.999 changes a number by less than half a unit in the last
-place of bf16, so with rounding to nearest the moment would never decay. States in fp32 are not
-rounded.
+this too: multiplying by 0.999 changes a number by less than half a unit in the last place of bf16,
+so with rounding to nearest the moment would never decay. States in fp32 are not rounded.
 
 Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
 """
@@ -24,13 +23,7 @@ from lce_core.training.states.update import RoundedUpdate
 class RoundedAdamW(torch.optim.Optimizer):
     """AdamW with stochastic rounding; its state has the same keys as that of torch.optim.AdamW.
 
-    Args:
-      parameters: parameters to train, by name; the rounding noise depends on name, `seed` and step.
-      lr: learning rate.
-      betas: decay rates of the two moments.
-      weight_decay: weight decay, applied to all parameters.
-      seed: seed of the rounding noise.
-      compiled: update each parameter with one compiled kernel.
+    The rounding noise depends on a parameter's name, `seed` and step.
     """
 
     def __init__(
@@ -51,14 +44,10 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def clip(self, limit: float, total: Callable[[float], float]) -> float:
-        """Return the global gradient norm, and make the next `step` clip it to `limit`.
+        """Return the global gradient norm; let the next `step` clip it to `limit`.
 
-        The gradients stay unchanged; `step` scales them in fp32 as it reads them. Scaling them in
-        bf16 would round once more.
-
-        Args:
-          limit: maximum global norm.
-          total: function that sums a number over all processes.
+        The gradients stay unchanged: scaling them in bf16 would round once more. `total` sums a
+        number over all processes.
         """
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(local(part), dtype=torch.float32) for part in gradients]

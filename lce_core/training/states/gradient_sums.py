@@ -2,8 +2,7 @@
 
 Autograd would accumulate in bf16 with rounding to nearest: after a few hundred micro-batches, a new
 gradient is smaller than half a unit in the last place of the sum and would be lost. Here a hook
-takes each parameter's gradient as soon as the backward pass has computed it and adds it to the sum
-in fp32. Besides the sums, only one gradient exists at a time.
+adds each parameter's gradient to the sum in fp32 as soon as it exists.
 """
 
 from __future__ import annotations
@@ -18,13 +17,7 @@ from lce_core.training.states.update import RoundedUpdate
 
 
 class GradientSums:
-    """Sum each parameter's gradients over the micro-batches of a training step, in bf16.
-
-    Args:
-      parameters: parameters whose gradients are summed, by name.
-      seed: seed of the rounding noise.
-      compiled: add each gradient with one compiled kernel.
-    """
+    """Sum each parameter's gradients over the micro-batches of a training step, in bf16."""
 
     def __init__(self, parameters: Mapping[str, Tensor], seed: int, *, compiled: bool) -> None:
         self._parameters = parameters
@@ -35,12 +28,11 @@ class GradientSums:
             parameter.register_post_accumulate_grad_hook(partial(self._take, name))
 
     def begin(self, step: int) -> None:
-        """Start a training step and discard the sums of the previous step."""
+        """Start a training step and discard the previous sums."""
         self._step = step
         self._sums.clear()
 
     def give_back(self) -> None:
-        """Assign the sums to the parameters' `.grad`."""
         for name, (total, _) in self._sums.items():
             self._parameters[name].grad = total
         self._sums.clear()

@@ -1,8 +1,8 @@
 """Stochastic rounding to bf16, with noise from a counter-based random number generator.
 
-A number between two bf16 neighbours is rounded up with a probability equal to its relative distance
-from the lower one. The expected value is then the number itself, so updates far below the last bit
-of a weight still accumulate; rounding to nearest would lose them.
+A number is rounded up with a probability equal to its relative distance from the lower bf16
+neighbour. The expected value is then the number itself, so updates far below the last bit of a
+weight still accumulate.
 
 Sources: Zamirai et al. 2020, arXiv:2010.06192 (stochastic rounding of weight updates); Salmon et
 al. 2011, doi:10.1145/2063384.2063405 (Philox).
@@ -22,12 +22,7 @@ _ROUNDS = 10
 def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return four random words of 32 bits for each counter: Philox 4x32 with ten rounds.
 
-    A word depends only on counter and key, so any process can draw the noise of any element, and
-    CPU and GPU draw the same.
-
-    Args:
-      counter: four int64 tensors with values in 0..2^32-1, of shapes that broadcast.
-      key: two such tensors.
+    CPU and GPU draw the same. Counter (four) and key (two) are int64 tensors in 0..2^32-1.
     """
     one, two, three, four = counter
     low, high = key
@@ -43,12 +38,9 @@ def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, ..
 
 
 def noise(words: Tensor, size: int) -> tuple[Tensor, ...]:
-    """Draw four uniform integers in 0..65535 for each of `size` elements: int32 of shape (size,).
+    """Draw four uniform integers in 0..65535 for each element: int32 of shape (size,).
 
-    Args:
-      words: int64 of shape (5,): index of the first element, two more words of the counter, and two
-        words of the key.
-      size: number of elements.
+    `words` (5,) are the index of the first element, two further words of the counter, and the key.
     """
     start, *others = words.unbind()
     index = start + torch.arange(size, device=words.device)
@@ -57,12 +49,7 @@ def noise(words: Tensor, size: int) -> tuple[Tensor, ...]:
 
 
 def rounded(values: Tensor, drawn: Tensor) -> Tensor:
-    """Round to bf16, up or down at random; bf16 values, infinities and NaN stay unchanged.
-
-    Args:
-      values: fp32 of any shape.
-      drawn: random int32 in 0..65535, of the same shape.
-    """
+    """Round fp32 to bf16, up or down by `drawn` (0..65535); infinities and NaN stay unchanged."""
     # bf16 is the upper half of fp32. Adding a uniform integer to the lower half carries into the
     # upper half with a probability proportional to the lower half; the mask then truncates.
     bits = values.view(torch.int32)

@@ -1,7 +1,6 @@
 """Update bf16 states elementwise: fp32 arithmetic on each process's rows, then rounding.
 
 Compiled, an update is one kernel that reads each tensor once and writes each target once.
-Uncompiled, every operation of the formula and of the noise is a kernel of its own.
 """
 
 from __future__ import annotations
@@ -18,22 +17,16 @@ from lce_core.training.states.rounding import noise, rounded
 
 Formula = Callable[..., tuple[Tensor, ...]]
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 22}
-"""Elements per block if uncompiled: int64 temporaries of 1 MiB stay in a CPU's cache; those of
-32 MiB keep the number of launches low on a GPU."""
+"""Elements per block if uncompiled: int64 temporaries of 1 MiB stay in a CPU's cache; those of 32
+MiB keep the number of launches low on a GPU."""
 
 
 class RoundedUpdate:
     """Compute new values of tensors in fp32; write them, rounded stochastically if in bf16.
 
-    The noise of an element depends on seed, parameter name, step, number of the pass and index in
-    the whole tensor. Results therefore do not depend on the number of processes, on blocks or on
-    interruptions.
-
-    Args:
-      formula: returns the new values of the targets. Its arguments are the targets and the gradient
-        in fp32, all of one shape, followed by numbers.
-      seed: seed of the rounding noise.
-      compiled: compile the update with torch.compile.
+    The noise of an element depends on seed, parameter name, step, pass and index in the whole
+    tensor, so results do not depend on the number of processes, blocks or interruptions. `formula`
+    gets targets and gradient in fp32, then numbers, and returns the targets' new values.
     """
 
     def __init__(self, formula: Formula, seed: int, *, compiled: bool) -> None:
@@ -48,15 +41,10 @@ class RoundedUpdate:
         when: tuple[int, int],
         numbers: Sequence[float] = (),
     ) -> None:
-        """Update the targets in place.
+        """Update up to four contiguous targets in place.
 
-        Args:
-          name: name of the parameter.
-          targets: up to four contiguous tensors of the parameter's shape, sharded like it.
-          gradient: gradient of the same shape, sharded in the same way.
-          when: training step, and number of the pass within it; no two updates of a parameter may
-            have the same pair.
-          numbers: the formula's last arguments; it gets them as fp32.
+        `when` is training step and pass; no two updates of a parameter may have the same pair. All
+        tensors are sharded alike.
         """
         # A name's CRC-32 is, unlike its hash, equal in every process.
         mixed = np.random.SeedSequence([self._seed, zlib.crc32(name.encode())])
