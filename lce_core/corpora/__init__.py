@@ -55,6 +55,10 @@ class Corpus(Plugin):
         """Return the size of all files in bytes; None if that means to read or download them."""
         return None
 
+    def notes(self, folders: Mapping[str, Path]) -> list[str]:
+        """Return sentences about text that is left out, which `lce plan` shows."""
+        return []
+
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
         """Yield all documents of a split, in an order that depends only on the files."""
         raise NotImplementedError
