@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from lce_core.registry import Plugin, Registry
 
@@ -30,6 +30,9 @@ class Document:
 
 class Corpus(Plugin):
     """Base class of text sources."""
+
+    leaves_out_copies: ClassVar[bool] = True
+    """If True, no model trains on a document whose text equals that of a held-out document."""
 
     def domains(self) -> tuple[str, ...]:
         """Return the names of all domains, in a fixed order."""
