@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEAR_SECONDS = 1.0
 """Minimum build time of prompts that are written to disk. Prompts that are built faster are not
 written, so that they do not fill the folder with small files."""
-FORMAT = 1
+FORMAT = 2
 """Version of the cache files. Increase it whenever the file format changes, or the code that
 benchmarks share to build prompts."""
 

@@ -275,13 +275,33 @@ def text_answers(
     return [text_of(answer) for answer in answers]
 
 
-def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
+def encode(
+    request: CellRequest, text: str, *, special_tokens: bool = True, names: bool = False
+) -> list[int]:
     """Return a text's token ids.
 
-    By default the tokenizer adds its special tokens, such as a beginning-of-text token.
+    Args:
+      request: cell whose tokenizer is used.
+      text: text of a prompt, or a part of it.
+      special_tokens: whether the tokenizer adds its special tokens, such as a beginning-of-text
+        token. An end-of-text token is never added, because the model has to continue the text.
+      names: whether the name of a special token in the text, such as "</s>", becomes this token. By
+        default it counts as plain characters, as in training text.
     """
-    ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
+    tokenizer = request.tokenizer
+    ids: list[int] = tokenizer.encode(
+        text, add_special_tokens=special_tokens, split_special_tokens=not names
+    )
+    end = tokenizer.eos_token_id
+    if special_tokens and end is not None and ids and ids[-1] == end and _appends_end(tokenizer):
+        del ids[-1]
     return ids
+
+
+def _appends_end(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return True if the tokenizer puts its end-of-text token after every text."""
+    # Not the empty text: its last token may be a beginning-of-text token with the same id.
+    return bool(tokenizer.encode("a")[-1] == tokenizer.eos_token_id)
 
 
 def token_name(request: CellRequest, token: int) -> str:
