@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Split
-from lce_core.corpora._rows import ABSENT, decoded, is_utf8, rows, unreadable
+from lce_core.corpora._rows import Absent, decoded, is_utf8, rows, unreadable
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import given_names, is_address
 
@@ -97,17 +97,18 @@ class ListedDomains(Corpus):
         fields = [self.text_field, *([] if domain_field is None else [domain_field])]
         for number, values in rows(file, fields, skipped):
             text, domain = values[0], values[-1] if len(values) > 1 else self.domain_names[0]
-            if domain is ABSENT and default is not None:
+            if isinstance(domain, Absent) and default is not None:
                 domain = default
-            self._check(f"{file}:{number}", text, domain)
+            self._check(f"{file}:{number}", text, domain, domain_field)
             yield number, domain, text
 
-    def _check(self, where: str, text: Any, domain: Any) -> None:
+    def _check(self, where: str, text: Any, domain: Any, domain_field: str | None) -> None:
         if not isinstance(text, str):
-            got = "no text" if text is ABSENT else f"the text {text!r:.80}"
             raise DataError(
                 where,
-                f"{got} under {self.text_field!r}",
+                _nothing("text", self.text_field, text)
+                if isinstance(text, Absent)
+                else f"the text {text!r:.80} under {self.text_field!r}",
                 "a string under this key",
                 "correct the row, or set text_field",
             )
@@ -121,10 +122,16 @@ class ListedDomains(Corpus):
         if domain not in self.domain_names:
             raise DataError(
                 where,
-                "no domain" if domain is ABSENT else f"domain {domain!r:.80}",
+                _nothing("domain", domain_field, domain)
+                if isinstance(domain, Absent)
+                else f"domain {domain!r:.80}",
                 f"one of {', '.join(self.domain_names)}",
                 "add it to domain_names, or set domain_field",
             )
+
+
+def _nothing(what: str, field: str | None, absent: Absent) -> str:
+    return f"no {what} under {field!r}, only the keys {', '.join(absent.keys) or '(none)'}"
 
 
 def split_of(name: str, held_out_percent: float) -> Split:

@@ -37,9 +37,14 @@ ROW_FORMATS = (
     *(f"{kind}{packed}" for kind in (".jsonl", ".json") for packed in (".gz", ".zst")),
 )
 """Endings of the files that `rows` reads."""
-ABSENT = object()
-"""Value of a field that a row does not have."""
 _HUB = "hf://"
+
+
+class Absent(NamedTuple):
+    """Value of a field that a row does not have."""
+
+    keys: tuple[str, ...]
+    """Keys that the row has."""
 
 
 class Row(NamedTuple):
@@ -48,7 +53,7 @@ class Row(NamedTuple):
     number: int
     """Number of the line, or of the row of a parquet file, from 1."""
     values: list[Any]
-    """Value of each field; `ABSENT` for a field that the row does not have."""
+    """Value of each field; `Absent` for a field that the row does not have."""
 
 
 def rows(file: str, fields: Sequence[str], skipped: int = 0) -> Iterator[Row]:
@@ -199,7 +204,7 @@ def _field(entry: dict[str, Any], name: str) -> Any:
     found: Any = entry
     for part in name.split("."):
         if not isinstance(found, dict) or part not in found:
-            return ABSENT
+            return Absent(tuple(entry))
         found = found[part]
     return found
 
