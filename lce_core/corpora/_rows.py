@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from backports import zstd
 
 from lce_core.errors import DataError
 from lce_core.hub import http_errors
@@ -152,8 +153,6 @@ def _unpacked(stream: BinaryIO, file: str) -> BinaryIO:
     if file.endswith(".gz"):
         return cast("BinaryIO", gzip.open(stream))
     if file.endswith(".zst"):
-        from backports import zstd
-
         return cast("BinaryIO", zstd.open(stream))
     # A hub file has no `readline` with a limit of its own.
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 20)  # type: ignore[type-var]
@@ -262,8 +261,6 @@ def _column(batch: pa.RecordBatch, names: Sequence[str]) -> list[Any]:
 @contextmanager
 def _readable(file: str) -> Iterator[None]:
     """Convert errors of the reading libraries to DataError, or ConnectionError for a lost hub."""
-    from backports import zstd
-
     try:
         yield
     except (
