@@ -48,12 +48,12 @@ class Schema:
 
 
 def sqlite_url(path: Path, dialect: str = "sqlite") -> str:
-    """Return the URL by which SQLAlchemy opens a database file. No home contains a question mark."""
+    """Return the URL by which SQLAlchemy opens a database file of a home."""
     text = str(path.absolute())
     if "%" in text and dialect == "sqlite":
         # MLflow creates the folder that it reads, undecoded, from a URL without a driver.
         dialect = "sqlite+pysqlite"
-    # SQLAlchemy decodes percent escapes.
+    # SQLAlchemy decodes percent escapes. `check_home` refuses question marks.
     return f"{dialect}:///{text.replace('%', '%25')}"
 
 

@@ -5,8 +5,7 @@ The study names the folder (`folder: my_text`); each machine maps the name to a 
 domain. A `.txt` file is one document; its domain is the name of its top folder if the study lists
 a domain of that name, else the first domain. `.jsonl` files are read line by line and may be larger
 than memory. Rows on the hub that `lce fetch datasets:...` has downloaded are such a file. A hash of
-a document's name (path, or path and line) decides whether it is held out
-from training.
+a document's name (path, or path and line) decides whether it is held out from training.
 
 Source: own; JSON Lines as written by common data pipelines.
 """
