@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import shutil
 import tempfile
 import uuid
@@ -221,7 +222,8 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def load_papers(connection: duckdb.DuckDBPyConnection) -> None:
     """Load the CSV files in `reference/` (figures printed in papers) into the schema `papers`."""
     for table, file in _PAPER_TABLES.items():
-        source = quoted(_REFERENCE / f"{file}.csv")
+        # COPY takes the name for a pattern.
+        source = quoted(glob.escape(str(_REFERENCE / f"{file}.csv")))
         connection.execute(
             f"COPY papers.{table} FROM {source} (FORMAT csv, HEADER, NULLSTR '', {_CSV_FORMAT})"
         )

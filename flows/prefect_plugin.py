@@ -21,7 +21,7 @@ from prefect.settings import get_current_settings
 
 from flows.servers.daemons import answers, find
 from flows.servers.guarded_prefect import client_auth
-from flows.settings import home
+from flows.settings import home_path
 from lce_core.access import server_secret
 from lce_core.errors import PrefectMovedError
 
@@ -62,10 +62,10 @@ def _credentials(api_url: str) -> dict[str, str]:
     It is {} for another server, if the user has set credentials, or if the server does not prove
     that it knows the secret.
     """
-    server, given = find(home(), "server"), get_current_settings().api
+    server, given = find(home_path(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:
         return {}
-    secret = server_secret(home(), "prefect")
+    secret = server_secret(home_path(), "prefect")
     if not answers(f"{server.url}/health", secret):
         return {}
     # Set the address as well. Otherwise this process could later select a Prefect profile with

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.execution import LOCAL, Execution
+from lce_core.execution import LOCAL, Execution, check_home, check_path
 from lce_core.hub import is_address
 from lce_core.spec_errors import spec_error
 from lce_core.study.plain_yaml import beginning_of, plain_yaml
@@ -37,7 +37,18 @@ MAX_CPU_SLOTS = 8
 
 
 def home() -> Path:
-    """Return the store's folder: $LCE_HOME, or ./lce-home."""
+    """Return the store's folder: $LCE_HOME, or ./lce-home.
+
+    Raises:
+      SpecError: if the path has a character that databases cannot use.
+    """
+    found = home_path()
+    check_home(found)
+    return found
+
+
+def home_path() -> Path:
+    """Return the path that `home` checks."""
     return Path(os.environ.get("LCE_HOME", DEFAULT_HOME)).absolute()
 
 
@@ -104,6 +115,7 @@ def study_path(study: str) -> Path:
     if study in shipped_studies():
         return STUDIES / f"{study}.yaml"
     path = Path(study)
+    check_path("study file", path)
     if is_file(path):
         return path
     if path.suffix in (".yaml", ".yml") or os.sep in study:

@@ -177,10 +177,10 @@ def main() -> None:
 
 
 def _explained(error: Exception) -> LceError:
-    from flows.settings import home
+    from flows.settings import home_path
     from lce_core.store.unforeseen import explained
 
-    return explained(error, home())
+    return explained(error, home_path())
 
 
 def exit_code(error: LceError) -> int:

@@ -109,6 +109,18 @@ class Execution(BaseModel):
         return self.processes * machines
 
     @model_validator(mode="after")
+    def _check_paths(self) -> Self:
+        check_home(self.home)
+        folders = {
+            **{f"model_folders.{name}": path for name, path in self.model_folders.items()},
+            **{f"data_folders.{name}": path for name, path in self.data_folders.items()},
+            **{f"plugin_folders[{n}]": path for n, path in enumerate(self.plugin_folders)},
+        }
+        for where, path in folders.items():
+            check_path(where, path)
+        return self
+
+    @model_validator(mode="after")
     def _check_engine(self) -> Self:
         if not re.fullmatch(rf"{LOCAL}|ray(:[^/\s]+:\d+)?", self.engine):
             raise SpecError(
@@ -118,3 +130,29 @@ class Execution(BaseModel):
                 "write the address of the Ray cluster's head node, or leave the address out",
             )
         return self
+
+
+def check_home(home: Path) -> None:
+    """Raise SpecError if databases would be written to another path than this home.
+
+    DuckDB takes a backslash for a slash, and ends the name of its log at a question mark.
+    """
+    check_path("LCE_HOME", home.absolute(), refused="?\\")
+
+
+def check_path(where: str, path: Path, refused: str = "") -> None:
+    """Raise SpecError if a path contains a character of `refused` or is not UTF-8.
+
+    Records and databases store paths as UTF-8.
+    """
+    text = str(path)
+    bad = [repr(one) for one in text if one in refused]
+    bad += [f"byte 0x{ord(one) - 0xDC00:02x}" for one in text if 0xDC80 <= ord(one) <= 0xDCFF]
+    if bad:
+        without = f" without {' and '.join(map(repr, refused))}" if refused else ""
+        raise SpecError(
+            where,
+            f"{text!r}, a path with {bad[0]}",
+            f"a path in UTF-8{without}",
+            "rename the folder or file, or choose another",
+        )

@@ -46,6 +46,16 @@ class Schema:
     """True if the program migrates a database of an older release when it starts."""
 
 
+def sqlite_url(path: Path, dialect: str = "sqlite") -> str:
+    """Return the URL by which SQLAlchemy opens a database file of a home."""
+    text = str(path.absolute())
+    if "%" in text and dialect == "sqlite":
+        # MLflow creates the folder that it reads, undecoded, from a URL without a driver.
+        dialect = "sqlite+pysqlite"
+    # SQLAlchemy decodes percent escapes. `check_home` refuses question marks.
+    return f"{dialect}:///{text.replace('%', '%25')}"
+
+
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
     """Return why `schema.program` cannot use the file, to complete "it is ...".
 

@@ -46,7 +46,7 @@ def test_an_error_names_the_value_that_it_is_about_and_what_to_do(
 FOREIGN = {
     "lce/commands/": {"typer.Exit"},
     "lce_core/contracts/": {"AssertionError"},
-    "lce_core/corpora/streamed.py": {"ConnectionError"},
+    "lce_core/corpora/_rows.py": {"ConnectionError"},
     "lce_core/models/_weights.py": {"ValueError"},
     "lce_core/store/odd_files.py": {"OSError", "ValueError"},
     "lce_core/store/planned.py": {"ValueError"},

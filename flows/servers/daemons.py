@@ -27,12 +27,14 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from flows.servers.prefect_database import prefect_database
 from lce_core.access import PROOF, authorization, proof
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, make_way, read_mapping
 from lce_core.store.processes import running, started
 from lce_core.store.records import write_json
 from tasks.own_code import python_path
+from tasks.sqlite_damage import sqlite_url
 
 MARK = "LCE_SERVICE"
 GRACE_SECONDS = 5.0
@@ -86,6 +88,9 @@ def environment(home: Path) -> dict[str, str]:
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": sqlite_url(
+            prefect_database(home), "sqlite+aiosqlite"
+        ),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_PLUGINS_ENABLED": "false",
     }

@@ -145,6 +145,7 @@ def needs_lines(
             f"warning: a training run reads the text about {needs.text_passes:,.0f} times, because"
             " the text has fewer tokens than the run. Give more text, or lower train_tokens."
         )
+    yield from (f"note: {note}" for note in plan.study.corpus.notes(execution.data_folders))
 
 
 def _models_to_download(

@@ -16,7 +16,7 @@ import numpy as np
 
 from lce_core.benchmarks import Benchmark
 from lce_core.corpora import StreamedCorpus
-from lce_core.data.tokenised import name_key
+from lce_core.data.tokenised import hash_key
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import is_address
 from lce_core.models import LanguageModel
@@ -302,7 +302,7 @@ class _Sizes:
                 place = self._folders.get(getattr(corpus, "folder", ""))
                 if not isinstance(corpus, StreamedCorpus) and not (place and is_address(place)):
                     for one in corpus.documents("held_out", self._folders):
-                        size = name_key(one.name), len(one.text.encode())
+                        size = hash_key(one.name), len(one.text.encode())
                         found.setdefault(one.domain, []).append(size)
             except (UnavailableError, DataError):
                 found = {}

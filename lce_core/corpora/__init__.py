@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from lce_core.registry import Plugin, Registry
 
@@ -30,6 +30,9 @@ class Document:
 
 class Corpus(Plugin):
     """Base class of text sources."""
+
+    leaves_out_copies: ClassVar[bool] = True
+    """If True, no model trains on a document whose text equals that of a held-out document."""
 
     def domains(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -53,6 +56,10 @@ class Corpus(Plugin):
     def num_bytes(self, folders: Mapping[str, Path]) -> int | None:
         """Return the size of all files in bytes; None if that means to read or download them."""
         return None
+
+    def notes(self, folders: Mapping[str, Path]) -> list[str]:
+        """Return sentences about text that is left out, which `lce plan` shows."""
+        return []
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
         """Yield all documents of a split, in an order that depends only on the files."""

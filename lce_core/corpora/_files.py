@@ -1,16 +1,21 @@
-"""Shared code of the text sources: domains and splits of documents, and errors about files."""
+"""Shared code of the text sources: files of a folder, and domains and splits of documents."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Split
+from lce_core.corpora._rows import Absent, decoded, is_utf8, rows, unreadable
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import given_names, is_address
+
+__all__ = ["ListedDomains", "decoded", "files_below", "split_of", "unreadable"]
 
 
 class ListedDomains(Corpus):
@@ -22,8 +27,7 @@ class ListedDomains(Corpus):
     folder: str = "text"
     """Name of the data set. `data_folders` gives its path or hub address under this name."""
     text_field: str = "text"
-    """JSON key or column that contains a document's text; in `streamed`, "a.b" is the field b of
-    the column a."""
+    """JSON key or column that contains a document's text; "a.b" is the field b of the column a."""
     domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
     """All domains of the documents. A document of another domain raises an error."""
 
@@ -41,6 +45,18 @@ class ListedDomains(Corpus):
 
     def domains(self) -> tuple[str, ...]:
         return self.domain_names
+
+    def notes(self, folders: Mapping[str, Path]) -> list[str]:
+        """Return a sentence about the links of the folder that are not followed, if any."""
+        place = folders.get(self.folder)
+        if place is None or is_address(place) or not place.is_dir():
+            return []
+        links = files_below(place)[1]
+        shown = ", ".join(links[:3]) + (", ..." if len(links) > 3 else "")
+        return [
+            f"{len(links)} links in {place} lead to folders that are read already, and are left"
+            f" out: {shown}"
+        ] * bool(links)
 
     def _location(self, folders: Mapping[str, Path]) -> Path:
         """Return what `data_folders` gives for this folder: a path, or a hub data set's address.
@@ -64,6 +80,59 @@ class ListedDomains(Corpus):
             )
         return place
 
+    def _read(
+        self, file: str, domain_field: str | None, default: str | None, skipped: int = 0
+    ) -> Iterator[tuple[int, str, str]]:
+        """Yield number, domain and text of each row of a file.
+
+        Args:
+          file: path, or URL on the hub.
+          domain_field: column of the domain; None if all documents belong to the first domain.
+          default: domain of rows without this column; None if such a row is an error.
+          skipped: number of rows to leave out at the start.
+
+        Raises:
+          DataError: if the file or a row cannot be used.
+        """
+        fields = [self.text_field, *([] if domain_field is None else [domain_field])]
+        for number, values in rows(file, fields, skipped):
+            text, domain = values[0], values[-1] if len(values) > 1 else self.domain_names[0]
+            if isinstance(domain, Absent) and default is not None:
+                domain = default
+            self._check(f"{file}:{number}", text, domain, domain_field)
+            yield number, domain, text
+
+    def _check(self, where: str, text: Any, domain: Any, domain_field: str | None) -> None:
+        if not isinstance(text, str):
+            raise DataError(
+                where,
+                _nothing("text", self.text_field, text)
+                if isinstance(text, Absent)
+                else f"the text {text!r:.80} under {self.text_field!r}",
+                "a string under this key",
+                "correct the row, or set text_field",
+            )
+        if not is_utf8(text):
+            raise DataError(
+                where,
+                "half a surrogate pair, which is not UTF-8",
+                "UTF-8 text",
+                "correct or remove the row",
+            )
+        if domain not in self.domain_names:
+            raise DataError(
+                where,
+                _nothing("domain", domain_field, domain)
+                if isinstance(domain, Absent)
+                else f"domain {domain!r:.80}",
+                f"one of {', '.join(self.domain_names)}",
+                "add it to domain_names, or set domain_field",
+            )
+
+
+def _nothing(what: str, field: str | None, absent: Absent) -> str:
+    return f"no {what} under {field!r}, only the keys {', '.join(absent.keys) or '(none)'}"
+
 
 def split_of(name: str, held_out_percent: float) -> Split:
     """Return the split of the document or file with this name.
@@ -76,29 +145,64 @@ def split_of(name: str, held_out_percent: float) -> Split:
     return "held_out" if int.from_bytes(head, "big") * 100 < held_out_percent * 2**64 else "train"
 
 
-def decoded(data: bytes, file: Path, offset: int = 0) -> str:
-    """Decode UTF-8 bytes that start at byte `offset` of a file.
+def files_below(root: Path) -> tuple[list[str], list[str]]:
+    """Return the files below a folder and the links that are not followed, both sorted.
+
+    Paths are relative to `root`, with slashes. A link to a folder is followed unless this folder is
+    read under another path. Links are followed after all other folders, so that a link changes no
+    name of a file outside of it.
 
     Raises:
-      DataError: if the bytes are not UTF-8; the message has the position of the first such byte in
-        the file.
+      DataError: if a folder cannot be read, or a link leads to a folder that contains it.
     """
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise not_utf8(file, offset + error.start) from error
+    files: list[str] = []
+    links: list[str] = []
+    left_out: list[str] = []
+    waiting, seen = [""], set()
+    while waiting:
+        below = waiting.pop()
+        folder = root / below
+        try:
+            state = folder.stat()
+            if (state.st_dev, state.st_ino) in seen:
+                left_out.append(below)
+            else:
+                seen.add((state.st_dev, state.st_ino))
+                for entry in os.scandir(folder):
+                    path = f"{below}/{entry.name}" if below else entry.name
+                    if not Path(folder, entry.name).is_dir():
+                        files.append(path)
+                    elif entry.is_symlink():
+                        links.append(path)
+                    else:
+                        waiting.append(path)
+        except OSError as error:
+            raise unreadable(folder, error.strerror) from error
+        if not waiting and links:
+            links.sort(reverse=True)
+            waiting.append(_no_loop(root, links.pop()))
+    return sorted(files), sorted(left_out)
 
 
-def not_utf8(file: Path, byte: int) -> DataError:
-    return DataError(
-        file, f"byte {byte}, which is not UTF-8", "UTF-8 text", "convert the file to UTF-8"
-    )
+def _no_loop(root: Path, link: str) -> str:
+    place = root / link
+    if place.parent.resolve().is_relative_to(place.resolve()):
+        raise DataError(
+            place,
+            "a link to a folder that contains the link",
+            "links to other folders",
+            "remove the link",
+        )
+    return link
 
 
-def unreadable(file: Path, error: OSError) -> DataError:
-    return DataError(
-        file,
-        f"a file that cannot be read ({error.strerror})",
-        "a readable file",
-        "check its permissions",
-    )
+def require_utf8_names(root: Path, names: list[str]) -> None:
+    """Raise DataError if a file's name is not UTF-8: names of documents are stored as UTF-8."""
+    for name in names:
+        if not is_utf8(name):
+            raise DataError(
+                root,
+                f"the file name {name!r}, which is not UTF-8",
+                "file names in UTF-8",
+                "rename the file",
+            )

@@ -5,39 +5,38 @@ The study names the folder (`folder: my_text`); each machine maps the name to a 
 domain. A `.txt` file is one document; its domain is the name of its top folder if the study lists
 a domain of that name, else the first domain. `.jsonl` files are read line by line and may be larger
 than memory. Rows on the hub that `lce fetch datasets:...` has downloaded are such a file. A hash of
-a document's name (path, or path and line) decides whether it is held out
-from training.
+a document's name (path, or path and line) decides whether it is held out from training.
 
 Source: own; JSON Lines as written by common data pipelines.
 """
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-import json
-import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from lce_core.corpora import Document, Split
-from lce_core.corpora._files import ListedDomains, decoded, not_utf8, split_of, unreadable
+from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names, split_of
+from lce_core.corpora._rows import check_utf8, unreadable, whole_text
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.hub import is_address, local_folder
 from lce_core.registry import Source
 from lce_core.store.file_facts import fact_of
+from lce_core.store.odd_files import open_file
 
 VERSION = 1
 SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
 
-_BLOCK_BYTES = 1 << 20
-_TEXT = "sha256 of UTF-8"
+_LINES = "sha256 of UTF-8"
 """Name of the cached fact "sha256 of the file"; the file was also found to be UTF-8."""
+_TEXT = "sha256 of text"
+"""Name of the cached fact "sha256 of the text of a file", as `whole_text` returns it."""
 
 
 class JsonlFolder(ListedDomains):
@@ -63,10 +62,8 @@ class JsonlFolder(ListedDomains):
         digest = hashlib.sha256()
         for name in self._files(root):
             file = root / name
-            try:
-                content = fact_of(_TEXT, file, [file], partial(_sha256_of_text, file))
-            except OSError as error:
-                raise unreadable(file, error) from error
+            what, compute = (_LINES, _of_lines) if name.endswith(".jsonl") else (_TEXT, _of_text)
+            content = fact_of(what, file, [file], partial(compute, file))
             digest.update(f"{content} {name}\n".encode())
         return digest.hexdigest()
 
@@ -79,27 +76,26 @@ class JsonlFolder(ListedDomains):
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
         root = self._root(folders)
         for name in self._files(root):
-            file = root / name
-            found = self._lines(file, name) if name.endswith(".jsonl") else self._text(file, name)
-            for document in found:
+            for document in self._documents(root / name, name):
                 if self.split(document.name) == split:
                     yield document
+
+    def _documents(self, file: Path, name: str) -> Iterator[Document]:
+        if name.endswith(".jsonl"):
+            first = self.domain_names[0]
+            for number, domain, text in self._read(str(file), self.domain_field, first):
+                yield Document(f"{name}:{number}", domain, text)
+        else:
+            top = name.split("/")[0]
+            domain = top if top in self.domain_names else self.domain_names[0]
+            yield Document(name, domain, whole_text(file))
 
     def _root(self, folders: Mapping[str, Path]) -> Path:
         return local_folder(self._location(folders), tuple(f"*{one}" for one in self.endings))
 
     def _files(self, root: Path) -> list[str]:
         """Return the paths of all text files relative to `root`, with slashes, sorted."""
-
-        def refuse(error: OSError) -> None:
-            raise unreadable(Path(error.filename), error) from error
-
-        found = [
-            (Path(folder) / name).relative_to(root).as_posix()
-            for folder, _, files in os.walk(root, onerror=refuse)
-            for name in files
-            if name.endswith(self.endings)
-        ]
+        found = [name for name in files_below(root)[0] if name.endswith(self.endings)]
         if not found:
             raise DataError(
                 root,
@@ -107,71 +103,8 @@ class JsonlFolder(ListedDomains):
                 "a folder with text in such files",
                 "put such files there, or name another folder",
             )
-        for name in found:
-            if not _is_utf8(name):
-                raise DataError(
-                    root,
-                    f"the file name {name!r}, which is not UTF-8",
-                    "file names in UTF-8",
-                    "rename the file",
-                )
-        return sorted(found)
-
-    def _text(self, file: Path, name: str) -> Iterator[Document]:
-        top = name.split("/")[0]
-        domain = top if top in self.domain_names else self.domain_names[0]
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise unreadable(file, error) from error
-        yield Document(name, domain, decoded(data, file))
-
-    def _lines(self, file: Path, name: str) -> Iterator[Document]:
-        offset = 0
-        try:
-            with file.open("rb") as lines:
-                for number, line in enumerate(lines, start=1):
-                    text = decoded(line, file, offset)
-                    offset += len(line)
-                    if text.strip():
-                        yield self._document(text, f"{file}:{number}", f"{name}:{number}")
-        except OSError as error:
-            raise unreadable(file, error) from error
-
-    def _document(self, line: str, where: str, name: str) -> Document:
-        try:
-            entry: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                where,
-                f"a line that is not JSON ({error})",
-                "one JSON object a line",
-                "correct or remove the line",
-            ) from error
-        text = entry.get(self.text_field) if isinstance(entry, dict) else None
-        if not isinstance(text, str):
-            raise DataError(
-                where,
-                f"no text under {self.text_field!r}",
-                "an object with a string under this key",
-                "correct the line, or set text_field",
-            )
-        if not _is_utf8(text):
-            raise DataError(
-                where,
-                "half a surrogate pair, which is not UTF-8",
-                "UTF-8 text",
-                "correct or remove the line",
-            )
-        domain = entry.get(self.domain_field, self.domain_names[0])
-        if domain not in self.domain_names:
-            raise DataError(
-                where,
-                f"domain {domain!r}",
-                f"one of {', '.join(self.domain_names)}",
-                "add it to domain_names, or set domain_field",
-            )
-        return Document(name, domain, text)
+        require_utf8_names(root, found)
+        return found
 
 
 CORPUS = JsonlFolder
@@ -186,30 +119,16 @@ EVIDENCE = (
 )
 
 
-def _sha256_of_text(file: Path) -> str:
-    digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
-    read = 0
-    with file.open("rb") as blocks:
-        while True:
-            block = blocks.read(_BLOCK_BYTES)
-            pending = len(decoder.getstate()[0])
-            try:
-                decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                raise not_utf8(file, read - pending + error.start) from error
-            if not block:
-                return digest.hexdigest()
-            digest.update(block)
-            read += len(block)
-
-
-def _is_utf8(text: str) -> bool:
-    """Return True if the text can be encoded in UTF-8.
-
-    False if it contains a lone surrogate, which JSON escapes and file names can produce.
-    """
+def _of_lines(file: Path) -> str:
+    digest = hashlib.sha256()
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        with open_file(file) as stream:
+            for block in check_utf8(file, stream):
+                digest.update(block)
+    except OSError as error:
+        raise unreadable(file, error.strerror) from error
+    return digest.hexdigest()
+
+
+def _of_text(file: Path) -> str:
+    return hashlib.sha256(whole_text(file).encode()).hexdigest()

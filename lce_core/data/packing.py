@@ -133,7 +133,7 @@ def pack_rows(
         files = _write_rows(
             blocks, num_rows, base_model, seed, token_dtype(vocabulary), out, report
         )
-    manifest = {
+    manifest: dict[str, Any] = {
         "row_length": row_length,
         "num_rows": num_rows,
         "tokens": num_rows * row_length,
@@ -146,6 +146,8 @@ def pack_rows(
         "domains": draw.statistics,
         "sha256": files | file_digests(out, *listings(out)),
     }
+    if pool.num_copies:
+        manifest["left_out_copies"] = pool.num_copies
     write_manifest(out, manifest)
     return manifest
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lce_core.corpora import Corpus, Split
+from lce_core.corpora import Corpus, Document, Split
 from lce_core.data.token_shards import TokenShards
-from lce_core.data.tokenised import TokenPool, tokenise
+from lce_core.data.tokenised import TokenPool, hash_key, tokenise
 from lce_core.progress import Report
 
 if TYPE_CHECKING:
@@ -41,10 +42,13 @@ def token_pool(
     if shards is not None:
         yield TokenShards.open(shards, split)
         return
-    scratch = out / "tokens.scratch"
+    scratch, copies = out / "tokens.scratch", Copies()
+    documents = corpus.documents(split, folders)
+    if split == "train" and corpus.leaves_out_copies:
+        documents = copies.emptied(documents, corpus.documents("held_out", folders))
     try:
-        yield tokenise(
-            corpus.documents(split, folders),
+        pool = tokenise(
+            documents,
             corpus.domains(),
             tokenizer,
             vocabulary=vocabulary,
@@ -52,8 +56,26 @@ def token_pool(
             index_file=out / LISTING,
             report=report,
         )
+        yield replace(pool, num_copies=copies.count)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+class Copies:
+    """Training documents whose text equals that of a held-out document."""
+
+    count = 0
+
+    def emptied(
+        self, training: Iterable[Document], held_out: Iterable[Document]
+    ) -> Iterator[Document]:
+        """Yield the training documents, copies without their text; increase `count` by copies."""
+        texts = {hash_key(document.text) for document in held_out if document.text}
+        for document in training:
+            if hash_key(document.text) in texts:
+                self.count += 1
+                document = replace(document, text="")
+            yield document
 
 
 def listings(out: Path) -> tuple[str, ...]:

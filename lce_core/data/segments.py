@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Place
-from lce_core.data.tokenised import name_key
+from lce_core.data.tokenised import hash_key
 from lce_core.errors import StoreError
 from lce_core.store.odd_files import read_mapping, remove
 from lce_core.store.records import sync, write_json
@@ -44,6 +44,8 @@ class TokenBlock:
     """Index of each document's domain (documents,)."""
     held_out: NDArray[np.bool_]
     names: list[str]
+    text_keys: NDArray[np.uint64]
+    """`hash_key` of each document's text (documents,)."""
     end: Place
     """Position in the source at which the next block starts."""
 
@@ -65,9 +67,9 @@ def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int
     aside = progress / _WRITING
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
-    lengths, of_domains, held_out = (
+    lengths, of_domains, held_out, text_keys = (
         np.concatenate([getattr(block, name) for block in segment.blocks])
-        for name in ("lengths", "domains", "held_out")
+        for name in ("lengths", "domains", "held_out", "text_keys")
     )
     names = [name for block in segment.blocks for name in block.names]
     digests, sizes = {}, {}
@@ -84,7 +86,8 @@ def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int
         "domain": pa.DictionaryArray.from_arrays(pa.array(of_domains, pa.int16()), list(domains)),
         "tokens": pa.array(lengths),
         "held_out": pa.array(held_out),
-        "key": pa.array([name_key(name) for name in names], pa.uint64()),
+        "key": pa.array([hash_key(name) for name in names], pa.uint64()),
+        "text": pa.array(text_keys),
     }
     pq.write_table(pa.table(columns), aside / INDEX)
     digests[INDEX] = hashlib.sha256((aside / INDEX).read_bytes()).hexdigest()

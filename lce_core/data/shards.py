@@ -27,7 +27,14 @@ import numpy as np
 from lce_core.corpora import Block, Place, StreamedCorpus
 from lce_core.data.manifest import write_manifest
 from lce_core.data.segments import FACTS, Segment, TokenBlock, seal, sealed_segments, segment_name
-from lce_core.data.tokenised import checked, domain_indices, encoded, separator_of, token_dtype
+from lce_core.data.tokenised import (
+    checked,
+    domain_indices,
+    encoded,
+    hash_key,
+    separator_of,
+    token_dtype,
+)
 from lce_core.errors import DataError
 from lce_core.progress import Report
 
@@ -127,6 +134,7 @@ def _encode(corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, block: B
         domain_indices(block.documents, corpus.domains()),
         np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
         names,
+        np.array([hash_key(document.text) for document in block.documents], dtype=np.uint64),
         block.end,
     )
 

@@ -1,6 +1,7 @@
 """Read token shards: document lengths and domains in memory, tokens as memory maps.
 
-The index in memory takes about 40 bytes per document.
+The index in memory takes about 50 bytes per document. Documents of the training split whose text
+equals that of a held-out document have length 0, as if they belonged to the other split.
 """
 
 from __future__ import annotations
@@ -36,15 +37,19 @@ class TokenShards(TokenPool):
         manifest = read_manifest(folder)
         dtype = np.dtype(manifest["dtype"])
         names = [entry["domain"] for entry in manifest["domains"]]
-        parts = []
+        parts, split_parts = [], []
         for number, segment in enumerate(manifest["segments"]):
             found = _index(folder / segment_name(number), segment, names, dtype)
-            held_out, domains, lengths, keys = found
-            lengths_here = np.where(held_out == (split == "held_out"), lengths, 0)
+            held_out, domains, lengths, keys, texts = found
             numbers = np.full(lengths.size, number, dtype=np.int32)
-            parts.append((domains, lengths_here, keys, numbers, _starts(domains, lengths)))
+            parts.append((domains, lengths, keys, numbers, _starts(domains, lengths)))
+            split_parts.append((held_out, texts))
         domains, lengths, keys, segments, starts = map(np.concatenate, zip(*parts, strict=True))
-        return cls(domains, lengths, keys, segments, starts, folder, dtype)
+        held_out, texts = map(np.concatenate, zip(*split_parts, strict=True))
+        copies = ~held_out & np.isin(texts, texts[held_out & (lengths > 0)]) & (lengths > 0)
+        lengths = np.where(held_out if split == "held_out" else ~(held_out | copies), lengths, 0)
+        num_copies = int(copies.sum()) if split == "train" else 0
+        return cls(domains, lengths, keys, segments, starts, folder, dtype, num_copies=num_copies)
 
     def document(self, index: int) -> TokenArray:
         """Return the token ids of one document as a memory map; the separator is the first.
@@ -63,16 +68,22 @@ class TokenShards(TokenPool):
 
 def _index(
     folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return four arrays (documents,) of a segment.
+) -> tuple[
+    NDArray[np.bool_],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint64],
+    NDArray[np.uint64],
+]:
+    """Return five arrays (documents,) of a segment.
 
     The arrays contain True for held-out documents, the domain's index, the number of tokens, and
-    `name_key`.
+    `hash_key` of the name and of the text.
     """
     check_sizes(folder, facts, dtype)
-    columns = ["domain", "tokens", "held_out", "key"]
     try:
-        table = pq.read_table(folder / INDEX, columns=columns)
+        with pq.ParquetFile(folder / INDEX) as index:
+            table = index.read([name for name in index.schema_arrow.names if name != "name"])
     except (OSError, pa.ArrowException) as error:
         raise damaged(folder / INDEX, f"no readable index ({type(error).__name__})") from error
     domain = table["domain"].unify_dictionaries().combine_chunks()
@@ -82,7 +93,10 @@ def _index(
     if int(lengths.sum()) != facts["tokens"]:
         got = f"documents with {int(lengths.sum())} tokens instead of {facts['tokens']}"
         raise damaged(folder / INDEX, got)
-    return table["held_out"].to_numpy(), domains, lengths, table["key"].to_numpy()
+    keys = table["key"].to_numpy()
+    # Earlier versions of lce wrote no keys of texts. Names differ, so no text counts as a copy.
+    texts = table["text"].to_numpy() if "text" in table.column_names else keys
+    return table["held_out"].to_numpy(), domains, lengths, keys, texts
 
 
 def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,10 @@ class TokenPool(ABC):
     """Number of tokens of each document, with its separator (documents,); 0 if the text is empty or
     the document belongs to another split."""
     keys: NDArray[np.uint64]
-    """`name_key` of each document (documents,), a hash; sorting by it shuffles the documents."""
+    """`hash_key` of each document's name (documents,); sorting by it shuffles the documents."""
+    num_copies: int = field(default=0, kw_only=True)
+    """Number of documents of the training split that are left out, with length 0, because a
+    held-out document has the same text."""
 
     @abstractmethod
     def document(self, index: int) -> TokenArray:
@@ -110,7 +113,7 @@ def tokenise(
             ids = encoded(tokenizer, batch)
             lengths = np.array([len(found) for found in ids], dtype=np.int64)
             out.write(checked(ids, batch, vocabulary).astype(dtype).tobytes())
-            keys = np.array([name_key(document.name) for document in batch], dtype=np.uint64)
+            keys = np.array([hash_key(document.name) for document in batch], dtype=np.uint64)
             columns.append((domain_indices(batch, domains), lengths, keys))
             index.write_table(_listing(batch, lengths))
             done, total = done + len(batch), total + int(lengths.sum())
@@ -214,9 +217,9 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_DOCUMENTS)
 
 
-def name_key(name: str) -> int:
-    """Return a number that serves as a reproducible pseudorandom sort key for a document's name.
+def hash_key(text: str) -> int:
+    """Return the first 64 bits of the sha256 of a document's name or text.
 
-    The number is the first 64 bits of the name's sha256.
+    Keys of names are a reproducible pseudorandom order; equal keys of texts reveal equal texts.
     """
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:8], "big")

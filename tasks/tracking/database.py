@@ -20,7 +20,7 @@ from filelock import FileLock
 from catalog.mlflow_pages import note_path
 from lce_core.store.odd_files import make_folder
 from lce_core.store.set_aside import set_aside
-from tasks.sqlite_damage import Schema, sqlite_damage
+from tasks.sqlite_damage import Schema, sqlite_damage, sqlite_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -53,7 +53,7 @@ def artifact_root(home: Path) -> Path:
 
 def tracking_uri(home: Path) -> str:
     """Return the URI for `mlflow server --backend-store-uri` and MLFLOW_TRACKING_URI."""
-    return f"sqlite:///{database(home)}"
+    return sqlite_url(database(home))
 
 
 def note(home: Path) -> Path:
@@ -180,7 +180,7 @@ def _create_database(home: Path) -> None:
     with _without_user_settings():
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-        store = SqlAlchemyStore(f"sqlite:///{aside}", artifact_root(home).as_uri())
+        store = SqlAlchemyStore(sqlite_url(aside), artifact_root(home).as_uri())
         store.engine.dispose()
     aside.replace(final)
 

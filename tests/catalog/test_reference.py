@@ -6,9 +6,12 @@ that follow from several figures are shown by them.
 
 import csv
 import math
+import shutil
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
+
+import duckdb
 
 from catalog import build
 from lce_core.benchmarks import BENCHMARKS
@@ -27,6 +30,19 @@ def rows_of(name: str) -> list[Row]:
 
 SCORES, SETTINGS, ERRATA = rows_of("scores"), rows_of("hyperparameters"), rows_of("errata")
 LISTED = {row["id"] for row in ERRATA}
+
+
+def test_the_figures_come_from_the_package_wherever_it_lies(tmp_path, monkeypatch):
+    """As a pattern, `a[1]` would be the folder `a1`, whose files have no rows."""
+    shutil.copytree(build._REFERENCE, tmp_path / "a[1]")
+    (tmp_path / "a1").mkdir()
+    for file in (tmp_path / "a[1]").glob("*.csv"):
+        (tmp_path / "a1" / file.name).write_text(file.read_text(encoding="utf-8").splitlines()[0])
+    monkeypatch.setattr(build, "_REFERENCE", tmp_path / "a[1]")
+    (tmp_path / "catalog.duckdb").write_bytes(build._without_rows.__wrapped__())
+    with duckdb.connect(tmp_path / "catalog.duckdb", read_only=True) as connection:
+        counted = connection.execute("SELECT count(*) FROM papers.score").fetchone()
+    assert counted == (len(SCORES),)
 
 
 def found(paper: str, table: int, method: str | None = None, **columns: Any) -> list[Row]:

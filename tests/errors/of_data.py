@@ -41,9 +41,18 @@ def _(place: Place) -> None:
 
 provokes(DataError, "*.parquet")(lambda place: stream(place, [ROSE], files=["*.parquet"]))
 provokes(DataError, "content")(lambda place: stream(place, [{"content": "A rose."}]))
-provokes(DataError, "a.jsonl: got 'meta")(
+provokes(DataError, "meta.source")(
     lambda place: stream(place, [ROSE | {"meta": {"set": "poems"}}], domain_field="meta.source")
 )
+
+
+@provokes(DataError, "'text' of type string")
+def _(place: Place) -> None:
+    write(place.folder / "a.parquet", [ROSE])
+    asked = CORPORA.parse({"name": "streamed", "text_field": "text.body"}, "corpus")
+    list(asked.documents("train", {"text": place.folder}))
+
+
 provokes(DataError, "a.jsonl:2")(lambda place: stream(place, [ROSE, {"text": None}]))
 
 

@@ -1,12 +1,15 @@
-"""Settings that are read elsewhere: files of `accelerate config`, and the browser of reports."""
+"""Settings that are read elsewhere: files of `accelerate config`, the browser of reports, paths."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from accelerate.commands.config.config_args import ClusterConfig
+from typer.testing import CliRunner
 
-from flows.settings import BROWSER, browser, joined_machine, make_execution
+from flows.settings import BROWSER, browser, home, joined_machine, make_execution, study_path
+from lce.cli import app
 from lce_core.errors import SpecError
 
 TWO_NODES: dict[str, Any] = {
@@ -40,6 +43,34 @@ def test_the_machines_of_a_file_share_a_training_run(tmp_path):
     assert execution.training_slots == 1
     assert make_execution(execution.model_dump()) == execution
     assert joined_machine(file, 1).machine_rank == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [(b"a?b", "'\\?'"), (b"a\\b", r"'\\\\'"), (b"a\xffb", "byte 0xff")]
+)
+def test_a_home_that_databases_would_misread_is_refused_before_anything_is_written(
+    name, shown, tmp_path, monkeypatch
+):
+    place = tmp_path / os.fsdecode(name) / "home"
+    with pytest.raises(SpecError, match=f"LCE_HOME: got .*, a path with {shown}"):
+        make_execution({"home": place})
+    monkeypatch.setenv("LCE_HOME", str(place))
+    with pytest.raises(SpecError, match=f"a path with {shown}"):
+        home()
+    told = CliRunner().invoke(app, ["doctor"])
+    assert isinstance(told.exception, SpecError)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what", ["data_folders", "model_folders"])
+def test_folders_and_studies_whose_paths_are_not_utf8_are_refused(what, tmp_path):
+    bad = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(SpecError, match=rf"{what}\.mine: got .* a path with byte 0xe9"):
+        make_execution({"home": tmp_path / "home", what: {"mine": bad}})
+    with pytest.raises(SpecError, match=r"study file: got .* a path with byte 0xe9"):
+        study_path(f"{bad}.yaml")
+    odd = {"mine": tmp_path / "%41 [1]#?*"}
+    assert make_execution({"home": tmp_path, what: odd}).model_dump()[what] == odd
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
+import sqlalchemy
 from typer.testing import CliRunner
 
 from catalog.build import refresh_catalog
 from catalog.queries import logical_digest
 from flows.servers import doctor
+from flows.servers.daemons import environment
 from flows.servers.prefect_database import mend_prefect, prefect_damage, prefect_database
 from lce.cli import app
 from lce_core.errors import SpecError
@@ -24,11 +26,35 @@ from tasks import tracking
 from tasks.mending import damage, mend_projections, mended
 from tasks.projections import rebuild_catalog, rebuild_mlflow, record, refresh, restore_mlflow
 from tasks.questions import answer
+from tasks.tracking.database import artifact_root, opened
 from tests.support.catalogs.sample_store import STUDY, Study
 from tests.support.tracked_studies import plan_study
 
 PREFECT_REVISION = "b75d279ba985"
 """Of one of Prefect's first migrations: the server brings such a database up to date."""
+
+
+@pytest.mark.slow
+def test_databases_lie_in_the_home_whatever_its_name(tmp_path):
+    """MLflow, Prefect and DuckDB; a home named `%41` stands where `A` would be its decoded name."""
+    home = tmp_path / "%41 [1]*#'\u00e9;\n"
+    home.mkdir()
+    refresh_catalog(Store(home))
+    with opened(home) as client:
+        folder = artifact_root(home) / "a"
+        run = client.create_run(client.create_experiment("a", folder.as_uri()))
+        client.log_text(run.info.run_id, "text", "note.txt")
+        client.set_terminated(run.info.run_id)
+    assert list(folder.rglob("note.txt"))
+    assert tracking.database(home).is_file()
+    url = environment(home)["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
+    prefect_database(home).parent.mkdir()
+    engine = sqlalchemy.create_engine(url.replace("+aiosqlite", ""))
+    with contextlib.closing(engine.connect()) as connection:
+        connection.exec_driver_sql("CREATE TABLE notes (text TEXT)")
+    engine.dispose()
+    assert prefect_database(home).is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [home.name]
 
 
 def garbage(path: Path) -> None:

@@ -241,10 +241,29 @@ def text_answers(
     return [text_of(answer) for answer in answers]
 
 
-def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
-    """Return a text's token ids, by default with special tokens such as that of its beginning."""
-    ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
+def encode(
+    request: CellRequest, text: str, *, special_tokens: bool = True, names: bool = False
+) -> list[int]:
+    """Return a text's token ids, by default with special tokens such as that of its beginning.
+
+    An end-of-text token is never added, because the model has to continue the text. With `names`
+    the name of a special token, such as "</s>", becomes this token; otherwise it counts as plain
+    characters, as in training text.
+    """
+    tokenizer = request.tokenizer
+    ids: list[int] = tokenizer.encode(
+        text, add_special_tokens=special_tokens, split_special_tokens=not names
+    )
+    end = tokenizer.eos_token_id
+    if special_tokens and end is not None and ids and ids[-1] == end and _appends_end(tokenizer):
+        del ids[-1]
     return ids
+
+
+def _appends_end(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return True if the tokenizer puts its end-of-text token after every text."""
+    # Not the empty text: its last token may be a beginning-of-text token with the same id.
+    return bool(tokenizer.encode("a")[-1] == tokenizer.eos_token_id)
 
 
 def token_name(request: CellRequest, token: int) -> str:

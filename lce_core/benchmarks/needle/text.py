@@ -69,7 +69,8 @@ def needle_prompt(
     for _ in range(_ROUNDS):
         context = _with_needle(request, needle, haystack[:num_tokens], depth)
         text = request.tokenizer.decode(context, skip_special_tokens=not bos_leak)
-        ids = encode(request, _frame(str(text), fact.question, wording_of(request.task)))
+        prompt = _frame(str(text), fact.question, wording_of(request.task))
+        ids = encode(request, prompt, names=bos_leak)
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:
             return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
@@ -123,7 +124,7 @@ def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
     # LCEG's text has no special tokens between documents.
     plain = [token for token in haystack if token not in special]
     cut = begin + plain[: request.eval_length - len(begin)]
-    return encode(request, str(request.tokenizer.decode(cut)))
+    return encode(request, str(request.tokenizer.decode(cut)), names=True)
 
 
 def _with_needle(

@@ -69,7 +69,8 @@ def test_of_the_users_settings_those_that_restrict_reach_our_servers(tmp_path, m
     monkeypatch.setenv("PREFECT_SERVER_CSRF_PROTECTION_ENABLED", "true")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy")
     settings = environment(tmp_path)
-    assert "PREFECT_SERVER_DATABASE_CONNECTION_URL" not in settings
+    url = f"sqlite+aiosqlite:///{tmp_path}/prefect/prefect.db"
+    assert settings["PREFECT_SERVER_DATABASE_CONNECTION_URL"] == url
     assert "PREFECT_SERVER_API_AUTH_STRING" not in settings
     assert settings["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
     assert "MLFLOW_TRACKING_URI" not in settings

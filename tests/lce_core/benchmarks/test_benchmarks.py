@@ -11,14 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks import passkey as passkey_module
 from lce_core.benchmarks._data import read_rows
-from lce_core.benchmarks._prompted.retrieval import key_sample
+from lce_core.benchmarks._prompted.retrieval import encode, key_sample
 from lce_core.benchmarks.needle import text as needle_text
 from lce_core.contracts.toy_text import Streams
+from lce_core.data.tokenised import token_ids
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
 from tests.support.byte_level import byte_level
@@ -44,6 +46,44 @@ def essays(tmp_path) -> Path:
             f"This is essay {name[0]}. {SENTENCES * 3}\n", encoding="utf-8"
         )
     return tmp_path
+
+
+def framed(template: str, end: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of bytes with the special tokens <s> (256) and </s> (257) around a text."""
+    made = byte_level([SENTENCES], 256)
+    made.add_special_tokens({"bos_token": "<s>", "eos_token": end})
+    ids = [(name, made.convert_tokens_to_ids(name)) for name in {"<s>", end}]
+    made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        template, special_tokens=ids
+    )
+    return made
+
+
+def test_names_of_special_tokens_are_characters_in_prompts_as_in_training_text():
+    made = framed("<s> $A", "</s>")
+    request = _request(_benchmark("passkey"), 100, tokenizer=made)
+    text = "a</s>b<s>"
+    begin = made.bos_token_id
+    assert encode(request, text) == [begin, *token_ids(made, [text])[0]]
+    assert encode(request, text, names=True)[2] == made.eos_token_id
+
+
+@pytest.mark.parametrize(
+    ("template", "end", "before"),
+    [
+        ("<s> $A </s>", "</s>", 1),
+        ("$A </s>", "</s>", 0),
+        ("<s> $A", "<s>", 1),  # its begin token is its end token
+        ("<s> $A <s>", "<s>", 1),
+    ],
+)
+def test_no_prompt_ends_with_an_appended_end_of_text(template, end, before):
+    made = framed(template, end)
+    request = _request(_benchmark("passkey"), 100, tokenizer=made)
+    for text in ("", "Who?"):
+        plain = token_ids(made, [text])[0]
+        assert encode(request, text) == [made.bos_token_id] * before + plain
+        assert encode(request, text, special_tokens=False) == plain
 
 
 @pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])

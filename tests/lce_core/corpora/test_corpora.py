@@ -1,8 +1,10 @@
 """Every registered corpus keeps the contract on real files; folders with bad input are refused."""
 
+import gzip
 import hashlib
 import json
 import os
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -10,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.corpora import CORPORA, Corpus, Split
+from lce_core.corpora import CORPORA, Corpus, Split, _rows
 from lce_core.corpora._files import split_of
 from lce_core.corpora.local_text import docstrings
 from lce_core.errors import DataError, SpecError, UnavailableError
+from tests.support.data.slimpajama import write
 
 LOCAL = CORPORA.parse({"name": "local_text"}, "test")
 PARAMETERS: dict[str, dict[str, Any]] = {
@@ -206,7 +210,7 @@ def test_the_held_out_share_is_what_is_asked_for():
         (b'{"text": "a"}\n{"text": \n', r"x\.jsonl:2: got a line that is not JSON"),
         (b"[" * 100_000, r"x\.jsonl:1: got a line that is not JSON"),
         (b'{"text": "a"}\n{"body": "b"}\n', r"x\.jsonl:2: got no text under 'text'"),
-        (b'["text"]\n', r"x\.jsonl:1: got no text under 'text'"),
+        (b'["text"]\n', r"x\.jsonl:1: got a JSON value of type list"),
         (b'{"text": "a", "domain": []}\n', r"x\.jsonl:1: got domain \[\]"),
         (b'{"text": "\\ud800"}\n', r"x\.jsonl:1: got half a surrogate pair"),
         (b'{"text": "a"}\n{"text": "\xff"}\n', r"x\.jsonl: got byte 24, which is not UTF-8"),
@@ -234,13 +238,148 @@ def test_a_folder_that_is_missing_or_empty_or_not_utf8_is_refused(ask, tmp_path)
         documents(folder_corpus(), {"text": tmp_path})
 
 
-@pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
-def test_an_unreadable_file_is_named(name, tmp_path) -> None:
-    # A link to itself cannot be opened by anyone, root included.
-    (tmp_path / name).symlink_to(tmp_path / name)
-    for ask in ASKS:
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("jsonl_folder", "x.jsonl"), ("text_folder", "x.txt"), ("streamed", "x.jsonl")],
+)
+@pytest.mark.parametrize("kind", ["loop", "fifo", "socket", "endless"])
+def test_a_path_without_a_regular_file_is_named_and_nobody_waits(source, name, kind, tmp_path):
+    file = tmp_path / name
+    if kind == "loop":  # cannot be opened by anyone, root included
+        file.symlink_to(file)
+    elif kind == "endless":
+        file.symlink_to("/dev/zero")
+    elif kind == "fifo":
+        os.mkfifo(file)
+    else:
+        os.mknod(file, stat.S_IFSOCK | 0o600)
+    corpus = CORPORA.parse({"name": source}, "test")
+    for ask in (corpus.digest, lambda folders: documents(corpus, folders)):
         with pytest.raises(DataError, match=rf"{name}: got a file that cannot be read"):
             ask({"text": tmp_path})
+
+
+ODD_NAMES = (
+    "a[1]",
+    "a*",
+    "a?b#c",
+    "%41",
+    "hf:",
+    "a 'b' \"c\"",
+    "caf\u00e9",
+    "a\nb",
+    "a\\b",
+    "{x}",
+    "~",
+)
+
+
+@pytest.mark.parametrize("source", ["jsonl_folder", "text_folder", "streamed"])
+@pytest.mark.parametrize("odd", ODD_NAMES)
+def test_no_character_of_a_path_is_a_pattern(source, odd, tmp_path):
+    """A folder `a[1]` stands beside `a1`, whose text a pattern would find."""
+    for name in (odd, "a1", "A"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / f"{odd}.jsonl", [{"text": f"of {name}"}])
+        write(tmp_path / name / "a1.jsonl", [{"text": "the other"}])
+    corpus = CORPORA.parse({"name": source}, "test")
+    found = documents(corpus, {"text": tmp_path / odd})
+    assert {name: text for name, (_, _, text) in found.items()} == {
+        f"{odd}.jsonl:1": f"of {odd}",
+        "a1.jsonl:1": "the other",
+    }
+
+
+@pytest.mark.parametrize("source", ["jsonl_folder", "streamed"])
+def test_linked_folders_are_read_once_and_the_others_are_counted(source, tmp_path):
+    root, other = tmp_path / "text", tmp_path / "other"
+    write(root / "real" / "a.jsonl", [{"text": "a"}])
+    write(other / "deep" / "b.jsonl", [{"text": "b"}])
+    corpus = CORPORA.parse({"name": source}, "test")
+    assert corpus.notes({"text": root}) == []
+    for name, target in (("again", other), ("linked", other), ("0", root / "real")):
+        (root / name).symlink_to(target)
+    (other / "back").symlink_to(root / "real")
+    names = sorted(documents(corpus, {"text": root}))
+    assert names == ["again/deep/b.jsonl:1", "real/a.jsonl:1"]
+    (note,) = corpus.notes({"text": root})
+    assert note.startswith("3 links")
+    assert note.endswith("0, again/back, linked")
+    (root / "real" / "up").symlink_to(root)
+    with pytest.raises(DataError, match=r"up: got a link to a folder that contains the link"):
+        corpus.digest({"text": root})
+
+
+@pytest.mark.parametrize("source", ["jsonl_folder", "streamed"])
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(source, tmp_path):
+    content = b'\xef\xbb\xbf{"text": "a"}\r\n\r\n{"text": "b\\r\\n"}\r\n'
+    (tmp_path / "x.jsonl").write_bytes(content)
+    found = documents(CORPORA.parse({"name": source}, "test"), {"text": tmp_path})
+    assert sorted(text for _, _, text in found.values()) == ["a", "b\r\n"]
+    (tmp_path / "x.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "\xff"}')
+    with pytest.raises(DataError, match=r"x\.jsonl: got byte 13, which is not UTF-8"):
+        documents(folder_corpus(), {"text": tmp_path})
+
+
+def test_a_text_file_has_the_same_text_and_digest_with_line_ends_of_windows(tmp_path):
+    contents = {"plain": b"a\nb", "windows": b"\xef\xbb\xbfa\r\nb", "other": b"a\n\nb"}
+    digests = {}
+    for name, content in contents.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_bytes(content)
+        folders = {"text": tmp_path / name}
+        digests[name] = folder_corpus().digest(folders)
+        (found,) = documents(folder_corpus(), folders).values()
+        assert found[2] == ("a\n\nb" if name == "other" else "a\nb")
+    assert digests["plain"] == digests["windows"] != digests["other"]
+    raw = hashlib.sha256(contents["plain"]).hexdigest()
+    assert digests["plain"] == hashlib.sha256(f"{raw} x.txt\n".encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("jsonl_folder", "x.jsonl"),
+        ("text_folder", "x.txt"),
+        ("streamed", "x.jsonl"),
+        ("streamed", "x.jsonl.gz"),
+        ("streamed", "x.jsonl.zst"),
+    ],
+)
+def test_a_huge_document_is_refused(source, name, tmp_path, monkeypatch):
+    monkeypatch.setattr(_rows, "MAX_DOCUMENT_BYTES", 1000)
+    content = b'{"text": "' + b"a" * 2000 + b'"}'
+    packed = {".gz": gzip.compress, ".zst": zstd.compress}.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(packed(content))
+    corpus = CORPORA.parse({"name": source}, "test")
+    with pytest.raises(DataError, match=r"of more than 1,000 bytes"):
+        documents(corpus, {"text": tmp_path})
+
+
+BOMB = """
+import resource, sys
+from pathlib import Path
+from lce_core.corpora import CORPORA, Place
+from lce_core.errors import DataError
+corpus = CORPORA.parse({"name": "streamed"}, "test")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    list(corpus.blocks({"text": Path(sys.argv[1])}, Place()))
+except DataError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_bomb_is_refused_in_little_memory(tmp_path):
+    """Two gigabytes of one line in 70 kB."""
+    part = zstd.compress(b"a" * (1 << 26))
+    (tmp_path / "x.jsonl.zst").write_bytes(part * 32)
+    command = [sys.executable, "-c", BOMB, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    message, kilobytes = answer.stdout.splitlines()
+    assert "x.jsonl.zst:1: got a line of more than 134,217,728 bytes" in message
+    assert int(kilobytes) < 600_000
 
 
 def test_a_file_name_that_is_not_utf8_is_refused(tmp_path):

@@ -133,6 +133,31 @@ def test_a_hub_is_streamed_from_any_place_and_keeps_nothing_here(tmp_path):
     assert not kept
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".jsonl.zst"])
+def test_only_the_named_fields_are_read_and_keep_their_types(suffix, tmp_path):
+    """`later` is null before it is text; a domain that looks like a date is text."""
+    days = [f"2024-05-{day:02}" for day in range(1, 4)]
+    entries = [
+        {
+            "text": "2024-01-01",
+            "meta": {"day": days[number % 3]},
+            "later": None if number < 2000 else {"a": 1},
+        }
+        for number in range(2010)
+    ]
+    write(tmp_path / f"a{suffix}", entries)
+    found = blocks(tmp_path, domain_field="meta.day", domain_names=days)
+    assert texts(found) == [(entry["text"], entry["meta"]["day"]) for entry in entries]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_field_whose_name_has_a_dot_comes_before_a_nested_one(suffix, tmp_path):
+    write(tmp_path / f"a{suffix}", [{"a.b": "own", "a": {"b": "nested", "c": "other"}}])
+    for field, text in (("a.b", "own"), ("a.c", "other")):
+        found = blocks(tmp_path, text_field=field, domain_field=None, domain_names=["text"])
+        assert texts(found) == [(text, "text")]
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl.gz", ".jsonl.zst"])
 def test_half_a_file_is_refused_by_name(suffix, tmp_path):
     file = write(tmp_path / f"a{suffix}", rows(300, seed=0))

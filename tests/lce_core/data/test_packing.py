@@ -34,6 +34,7 @@ class Given(Corpus):
     """The same documents in both splits."""
 
     plugin_name: ClassVar[str] = "given"
+    leaves_out_copies: ClassVar[bool] = False
     texts: tuple[tuple[str, str], ...]
     """(domain, text) pairs."""
     names: tuple[str, ...] = ("a", "b")

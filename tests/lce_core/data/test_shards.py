@@ -25,6 +25,7 @@ from lce_core.recipe import Upsampling
 from tests.lce_core.data.test_packing import hold_out
 from tests.lce_core.data.test_packing import pack as pack_documents
 from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
+from tests.support.data.slimpajama import write as write_text
 
 BASE = MODELS.load("toy_llama")()
 TOKENIZER = BASE.tokenizer(None)
@@ -120,6 +121,37 @@ def test_rows_and_held_out_text_are_those_of_text_that_is_tokenised_at_once(text
         hold_out(corpus(), out, 500, folders={"text": text}, shards=source)
         streams.append([HeldOutText.open(out).stream(domain).tolist() for domain in DOMAINS])
     assert streams[0] == streams[1]
+
+
+def test_no_model_trains_on_a_copy_of_a_held_out_document(tmp_path):
+    """Fifty texts, each three times, 30 % held out: what is packed with shards and without."""
+    entries = [{"text": f"text {number % 50} of the set"} for number in range(150)]
+    write_text(tmp_path / "text" / "a.jsonl", entries)
+    source = CORPORA.parse({"name": "streamed", "held_out_percent": 30}, "test")
+    assert isinstance(source, StreamedCorpus)
+    write(tmp_path / "text", tmp_path / "out", source=source)
+    documents = [
+        d for b in source.blocks({"text": tmp_path / "text"}, Place()) for d in b.documents
+    ]
+    held_out = {d.text for d in documents if source.split(d.name) == "held_out"}
+    train = [d.text for d in documents if source.split(d.name) == "train"]
+    kept = [text for text in train if text not in held_out]
+    assert 0 < len(kept) < len(train)
+    pool = TokenShards.open(tmp_path / "out", "train")
+    assert pool.num_copies == len(train) - len(kept)
+    found = [
+        bytes(pool.document(n).astype(np.uint8)).decode() for n in np.flatnonzero(pool.lengths)
+    ]
+    assert found == kept
+    scored = TokenShards.open(tmp_path / "out", "held_out")
+    assert np.count_nonzero(scored.lengths) == len(documents) - len(train)
+    manifests = [
+        pack(tmp_path / "text", tmp_path / name, shards, source=source)
+        for name, shards in (("cut", tmp_path / "out"), ("direct", None))
+    ]
+    assert [one["left_out_copies"] for one in manifests] == [pool.num_copies] * 2
+    rows = [(tmp_path / name / "rows.bin").read_bytes() for name in ("cut", "direct")]
+    assert rows[0] == rows[1]
 
 
 class Interrupted(StreamedCorpus):
@@ -254,7 +286,9 @@ def ids(corpus, tokenizer, block):  # of real length: tokenising text as long wo
     rng = np.random.default_rng(block.end.file)
     found = rng.integers(0, 256, lengths.sum(), dtype=np.uint16)
     names = [document.name for document in block.documents]
-    return segments.TokenBlock(found, lengths, domains, np.zeros(A_BLOCK, bool), names, block.end)
+    keys = np.arange(A_BLOCK, dtype=np.uint64)
+    train = np.zeros(A_BLOCK, bool)
+    return segments.TokenBlock(found, lengths, domains, train, names, keys, block.end)
 
 shards._encode = ids
 folder = Path(sys.argv[1])

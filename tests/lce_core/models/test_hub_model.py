@@ -62,6 +62,17 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
     assert hub_model(folder, trained_context=4096).geometry.trained_context == 4096
 
 
+def test_a_model_folder_may_have_any_name(tmp_path):
+    """A decoded or shortened name, or a pattern, would find the neighbour, which has no model."""
+    folder = tmp_path / "%41 [1]?*#'\u00e9;\n"
+    for name in (folder.name, "A", "%41 1"):
+        (tmp_path / name).mkdir()
+    save("llama", folder)
+    base = hub_model(folder)
+    assert base.tokenizer(folder).encode("a") == [97]
+    assert base.load(folder, torch.float32).config.model_type == "llama"
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: a model type that was compared"),
     ({"model_type": "falcon"}, "through AttentionInterface; this model"),

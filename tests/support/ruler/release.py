@@ -37,8 +37,11 @@ class WordPieces:
 
     pieces: list[str] = field(default_factory=lambda: ["<s>"])
     numbers: dict[str, int] = field(default_factory=dict)
+    eos_token_id: None = None
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, split_special_tokens: bool = False
+    ) -> list[int]:
         ids = [0] if add_special_tokens else []
         for piece in _PIECE.findall(text):
             number = self.numbers.get(piece)
