@@ -61,7 +61,7 @@ def guard_terminal(*, coloured: bool = False) -> None:
 class Guarded:
     """A terminal stream that escapes control characters in everything written to it.
 
-    All other attributes come from the wrapped stream.
+    All other attributes come from the wrapped stream, except its binary `buffer`.
     """
 
     def __init__(self, stream: TextIO, *, coloured: bool = False, bars: bool = False) -> None:
@@ -85,6 +85,8 @@ class Guarded:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "buffer":  # click would write raw text there if the encoding is ASCII
+            raise AttributeError(name)
         return getattr(self.unguarded, name)
 
 

@@ -65,7 +65,7 @@ class LoadedModel(LanguageModel):
             loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 place, trust_remote_code=False, local_files_only=True
             )
-        except Exception as error:  # noqa: BLE001 - damaged files raise any, tokenizers Exception
+        except Exception as error:  # tokenizers raises Exception itself
             raise DataError(
                 place,
                 f"no readable tokenizer ({_first_line(error)})",
