@@ -135,6 +135,16 @@ def test_execution_files_are_bounded_as_study_files_are(tmp_path):
         make_execution({}, tmp_path / "execution.yaml")
 
 
+@pytest.mark.parametrize("value", [".nan", ".inf", "1e400"])
+def test_values_are_finite_in_study_and_execution_files(value, tmp_path):
+    assert "expected a finite number" in refusal(SMOKE.replace("5.0e-4", value))
+    assert "expected a finite number" in refusal(SMOKE.replace("window: 64", f"window: {value}"))
+    file = tmp_path / "execution.yaml"
+    file.write_text(f"checkpoint_seconds: {value}", encoding="utf-8")
+    with pytest.raises(SpecError, match="finite number|greater than 0"):
+        make_execution({}, file)
+
+
 def test_names_longer_than_a_file_system_takes_are_no_files():
     name = "a" * 300
     with pytest.raises(SpecError, match="a shipped study"):
