@@ -64,6 +64,9 @@ class Guarded:
     All other attributes come from the wrapped stream, except its binary `buffer`.
     """
 
+    buffer = None
+    """No bytes to write to: click would write raw text there if the encoding is ASCII."""
+
     def __init__(self, stream: TextIO, *, coloured: bool = False, bars: bool = False) -> None:
         self.unguarded, self._bars = stream, bars
         self._passing = _COLOUR if coloured else None
@@ -85,8 +88,6 @@ class Guarded:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "buffer":  # click would write raw text there if the encoding is ASCII
-            raise AttributeError(name)
         return getattr(self.unguarded, name)
 
 

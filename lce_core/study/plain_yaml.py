@@ -119,7 +119,7 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(
                 None, None, f"{shown!r}, which is not a valid {kind}", node.start_mark
             ) from None
-        if kind in ("int", "float"):
+        if kind in ("int", "float") and isinstance(node, yaml.ScalarNode):
             return self._number(value, node)
         return value
 
@@ -169,6 +169,4 @@ class _StrictLoader(yaml.SafeLoader):
         )
 
 
-_StrictLoader.add_implicit_resolver(  # type: ignore[no-untyped-call]
-    "tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789")
-)
+_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))

@@ -91,7 +91,7 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(tmp_path, 
         partial(export_variant, out=tmp_path / "out", length=None, precision=None),
         partial(verify_study, sample="1", seed=0, tolerance=0.0),
     ):
-        with pytest.raises(SpecError, match="undamaged checkpoint|no done cell"):
+        with pytest.raises(SpecError, match=r"undamaged checkpoint|no done cell"):
             command("own", execution, select="variant=none")
     other = execution.model_copy(update={"data_folders": {"text": tmp_path}})
     assert as_last_run("own", other) == (str(file), other)  # folders that the user names

@@ -74,7 +74,14 @@ def schema_of_other_bytes(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \xffABLE"))
 
 
-SQLITE_HARM = [schema_of_other_bytes, garbage, overwrite_the_middle, a_folder, another_schema, a_newer_revision]
+SQLITE_HARM = [
+    schema_of_other_bytes,
+    garbage,
+    overwrite_the_middle,
+    a_folder,
+    another_schema,
+    a_newer_revision,
+]
 
 
 def kept(path: Path) -> Path:

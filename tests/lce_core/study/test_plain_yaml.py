@@ -141,7 +141,7 @@ def test_values_are_finite_in_study_and_execution_files(value, tmp_path):
     assert "expected a finite number" in refusal(SMOKE.replace("window: 64", f"window: {value}"))
     file = tmp_path / "execution.yaml"
     file.write_text(f"checkpoint_seconds: {value}", encoding="utf-8")
-    with pytest.raises(SpecError, match="finite number|greater than 0"):
+    with pytest.raises(SpecError, match=r"finite number|greater than 0"):
         make_execution({}, file)
 
 
