@@ -31,6 +31,7 @@ from catalog.limits import (
 )
 from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
+from lce_core.store.plain_text import require_text
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -228,6 +229,7 @@ def _size(value: Any) -> int:
 
 
 def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    require_text(sql, "SQL")
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:

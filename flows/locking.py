@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-from flows.request import Request, compile_request
+from flows.request import Request, compile_request, found_by_name
 from flows.settings import is_file, shipped_studies, study_path
 from flows.terminal import say
 from lce_core.errors import DataError, SpecError
@@ -47,6 +47,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
         lack ids of the old one because the data of their steps is missing on this machine.
       DataError: if the file exists but is not a lock.
     """
+    study, execution = found_by_name(study, execution)
     path = file or lock_file(study)
     request = compile_request(study, execution)
     if is_file(path):
@@ -78,6 +79,7 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
       SpecError: if the lock file is missing or belongs to another study.
       DataError: if the file is not a lock.
     """
+    study, execution = found_by_name(study, execution)
     path = file or lock_file(study)
     request = compile_request(study, execution)
     if not is_file(path):

@@ -61,12 +61,11 @@ def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
     If the user names no folders, those of the last run count, as far as they still exist. A study
     that is neither shipped nor a file may be the name of a study that ran from a file.
     """
-    is_known = study in shipped_studies() or is_file(Path(study))
     stored = Store(execution.home).studies.arguments(study_name(study))
     if not stored:
         return study, execution
     file, *options = stored
-    study = study if is_known else file
+    study = study if _is_known(study) else file
     if execution.plugin_folders or execution.data_folders or execution.model_folders:
         return study, execution
     folders: dict[str, list[str]] = {"--plugins": [], DATA_FOLDER: [], "--model-folder": []}
@@ -80,6 +79,18 @@ def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
         "model_folders": named_folders(folders["--model-folder"], "--model-folder"),
     }
     return study, execution.model_copy(update=found)
+
+
+def found_by_name(study: str, execution: Execution) -> tuple[str, Execution]:
+    """Apply `as_last_run` only to the name of a study that ran from a file.
+
+    Commands that compute use it: they take no folder from an earlier run that the user could name.
+    """
+    return (study, execution) if _is_known(study) else as_last_run(study, execution)
+
+
+def _is_known(study: str) -> bool:
+    return study in shipped_studies() or is_file(Path(study))
 
 
 def compile_request(study: str, execution: Execution, together: Sequence[str] = ()) -> Request:

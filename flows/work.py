@@ -13,7 +13,7 @@ from flows.locking import compare_with_lock
 from flows.plans.budget import within_budget
 from flows.plans.plugin_changes import check_plugin_changes
 from flows.plans.pricing import prices_of
-from flows.request import Request, compile_request
+from flows.request import Request, compile_request, found_by_name
 from flows.selection import require_models, require_work, select_cells
 from flows.settings import mlflow_server
 from lce_core.execution import Execution
@@ -113,7 +113,7 @@ def preflight(
     except digests of data files and accepted plug-in changes.
 
     Args:
-      studies: names of shipped studies, or paths of study files.
+      studies: names of shipped studies or of studies that ran here, or paths of study files.
       execution: settings of the computation.
       options: which cells to compute.
 
@@ -126,7 +126,11 @@ def preflight(
     """
     store = Store(execution.home)
     mlflow_server(store.home)  # raises an error before the steps, not after them
-    requests = [compile_request(study, execution, studies) for study in studies]
+    files = []
+    for study in studies:
+        file, execution = found_by_name(study, execution)
+        files.append(file)
+    requests = [compile_request(file, execution, files) for file in files]
     works = [_checked(request, options, store) for request in requests]
     store.prepare()
     require_fit(store.home)

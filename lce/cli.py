@@ -167,7 +167,7 @@ def main() -> None:
         code = exit_code(error)
     except Exception as error:  # noqa: BLE001 - users get a message, never a traceback
         explained = _explained(error)
-        typer.echo(f"lce: {explained}", err=True)
+        say(f"lce: {explained}", err=True)
         code = exit_code(explained)
     if end.skips_handlers:
         sys.stdout.flush()

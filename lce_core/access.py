@@ -128,6 +128,7 @@ class Guard:
         secret: str,
         port: int,
         *,
+        page_secret: str = "",
         local_storage: Mapping[str, str] | None = None,
         in_band_websockets: bool = False,
         open_paths: Collection[str] = (),
@@ -139,6 +140,9 @@ class Guard:
           secret: The secret that a request must contain as Basic password or Bearer token. The
             login page exchanges it for a cookie.
           port: Port on which the server listens; the host and origin of a request must name it.
+          page_secret: A second secret, new for each start of the server, for pages that keep theirs
+            in the browser: another user may listen on this port later and read it there. `app` gets
+            `secret` instead.
           local_storage: Entries that the login page writes into the browser's local storage, for
             applications whose pages set their own `Authorization` header.
           in_band_websockets: True if `app` authenticates inside a WebSocket, so that the handshake
@@ -146,7 +150,7 @@ class Guard:
           open_paths: Paths that need no secret because they reveal nothing, such as /health.
         """
         self.app = app
-        self.secret = secret
+        self.secret, self.page_secret = secret, page_secret
         self.port = port
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self.cookie = f"lce-{port}"
@@ -177,7 +181,7 @@ class Guard:
             nonce = scope["query_string"].decode("latin-1")
             await _answer(scope, send, 200, proof(self.secret, self.port, nonce))
         elif is_http and (scope["path"] in self.open_paths or self._may_pass(headers)):
-            await self.app(scope, receive, self._confining(send))
+            await self.app(self._with_secret(scope), receive, self._confining(send))
         elif not is_http and (self.in_band_websockets or self._may_pass(headers)):
             await self.app(scope, receive, send)
         elif is_http and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
@@ -222,8 +226,17 @@ class Guard:
 
         return confined
 
+    def _with_secret(self, scope: Scope) -> Scope:
+        """Return the scope of a request with the page's secret replaced by the server's."""
+        if not self.page_secret:
+            return scope
+        theirs, ours = (authorization(one).encode() for one in (self.page_secret, self.secret))
+        headers = [(name, ours if text == theirs else text) for name, text in scope["headers"]]
+        return {**scope, "headers": headers}
+
     def _may_pass(self, headers: Mapping[str, str]) -> bool:
-        given = [(secret, self.secret) for secret in _secrets(headers)]
+        accepted = [one for one in (self.secret, self.page_secret) if one]
+        given = [(secret, one) for secret in _secrets(headers) for one in accepted]
         given += [(value, self.cookie_value) for value in _cookies(headers, self.cookie)]
         return any(
             hmac.compare_digest(one.encode("utf-8", "replace"), expected.encode())

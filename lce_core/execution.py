@@ -47,7 +47,9 @@ class Execution(BaseModel):
     Every record of a result contains these settings. No step's id depends on them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     home: Path
     """LCE_HOME: folder of the store."""

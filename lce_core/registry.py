@@ -259,7 +259,8 @@ class Registry(Generic[P]):
         file = self._file(name)
         if file is None:
             return
-        lines = file.read_text(encoding="utf-8").splitlines()
+        # Python reads a file in the encoding that it declares, and reports one without.
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
         marked = [number for number, line in enumerate(lines, start=1) if MARK in line]
         if marked:
             raise SpecError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from decimal import Decimal
 
 from pydantic import BaseModel, ValidationError
 
@@ -73,9 +74,9 @@ def _joint(where: str) -> str:
 
 def _remedy(given: object) -> str:
     if isinstance(given, str):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, ArithmeticError):
             if math.isfinite(number := float(given)):
-                spelled = re.sub(r"^([^.]*)e", r"\1.0e", given, flags=re.IGNORECASE)
-                number_form = spelled if "e" in spelled else f"{number}"
-                return f"write {number_form}, which YAML reads as a number and not as text"
+                is_whole = number.is_integer() and abs(number) < 2**63
+                plain = int(Decimal(given)) if is_whole else number
+                return f"write {plain} without quotes, which YAML reads as a number"
     return "correct the value"

@@ -55,8 +55,11 @@ def guard_terminal(*, coloured: bool = False) -> None:
 class Guarded:
     """A terminal stream that escapes control characters in everything written to it.
 
-    All other attributes come from the wrapped stream.
+    All other attributes come from the wrapped stream, except its binary `buffer`.
     """
+
+    buffer = None
+    """No bytes to write to: click would write raw text there if the encoding is ASCII."""
 
     def __init__(self, stream: TextIO, *, coloured: bool = False, bars: bool = False) -> None:
         self.unguarded, self._bars = stream, bars

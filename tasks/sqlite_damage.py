@@ -74,13 +74,20 @@ def sqlite_damage(path: Path, schema: Schema) -> str | None:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=LOCK_SECONDS, uri=True)
         ) as database:
+            database.text_factory = _decoded
             return _foreign(database, schema) or _torn(database)
+    except UnicodeDecodeError:  # sqlite3 raises it for a message that quotes damaged bytes
+        return "damaged (text that is not UTF-8)"
     except sqlite3.Error as error:
         # The low byte is the primary error code. Locks, permissions or a full disk are no damage.
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED:
             return f"damaged ({error})"
         # Beside a hot journal, SQLite does not report that the file is not a database.
         return None if _begins_as_database(path) else "damaged (file is not a database)"
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _begins_as_database(path: Path) -> bool:

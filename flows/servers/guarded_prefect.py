@@ -9,13 +9,12 @@ lines.
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 from argparse import ArgumentParser
 
 from flows.servers.ports import LOOPBACK
-from lce_core.access import Guard, auth_string
+from lce_core.access import Guard, auth_string, authorization, new_secret
 
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 UI_PASSWORD = "prefect-password"
@@ -55,12 +54,13 @@ def main() -> None:
     # bundled list, so replace the address by one that always fails.
     KNOWN_VIEWS.update(dict.fromkeys(KNOWN_VIEWS, "file:///"))
     server = get_current_settings().server
-    credentials = os.environ[AUTH]
+    page_secret = new_secret()
     guarded = Guard(
         create_app(final=True),
-        credentials.partition(":")[2],
+        os.environ[AUTH].partition(":")[2],
         port,
-        local_storage={UI_PASSWORD: base64.b64encode(credentials.encode()).decode()},
+        page_secret=page_secret,
+        local_storage={UI_PASSWORD: authorization(page_secret).removeprefix("Basic ")},
         in_band_websockets=True,
     )
     uvicorn.run(

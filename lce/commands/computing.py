@@ -44,7 +44,7 @@ def worker(
     context: typer.Context,
     studies: Annotated[
         list[str],
-        typer.Argument(metavar="STUDY...", help="Shipped studies' names, or study files."),
+        typer.Argument(metavar="STUDY...", help="Studies' names, or study files."),
     ],
     select: Select = "",
     retry_failed: RetryFailed = False,

@@ -37,7 +37,7 @@ def lock(
 def verify(
     how: Execution,
     study: Annotated[
-        str, typer.Argument(help="Name of a shipped study, or a study file; omit it with --files.")
+        str, typer.Argument(help="A study's name, or a study file; omit it with --files.")
     ] = "",
     files: Annotated[
         bool, typer.Option("--files", help="Reread every artifact of the store; report damage.")

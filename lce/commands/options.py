@@ -21,7 +21,7 @@ def _studies(incomplete: str) -> list[str]:
 
 Study = Annotated[
     str,
-    typer.Argument(help="Name of a shipped study, or a study file.", autocompletion=_studies),
+    typer.Argument(help="A study's name, or a study file.", autocompletion=_studies),
 ]
 Select = Annotated[
     str,

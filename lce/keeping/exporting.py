@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from flows.request import compile_request
+from flows.request import as_last_run, compile_request
 from flows.selection import select_cells
 from flows.settings import mlflow_server
 from lce_core.errors import SpecError, did_you_mean
@@ -39,8 +39,8 @@ def export_variant(
     """Write the selected variant to the folder `out`; return a summary, one string per line.
 
     Args:
-      study: name of a shipped study, or path of a study file.
-      execution: folders of the store, the weights and the data.
+      study: name of a shipped study or of a study that ran in this home, or path of a study file.
+      execution: folders of the store, the weights and the data; without any, those of the last run.
       out: folder that is empty or does not exist.
       select: "axis=value,..." that matches one variant only.
       length: request length in tokens, for a method whose frequencies depend on it.
@@ -56,6 +56,7 @@ def export_variant(
         raise SpecError(
             "--precision", precision, "fp32 or bf16", did_you_mean(str(precision), _PRECISIONS)
         )
+    study, execution = as_last_run(study, execution)
     plan = compile_request(study, execution).plan
     cell = _one_variant(select_cells(plan, select))
     with FileFacts(execution.home).in_use():

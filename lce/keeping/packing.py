@@ -92,6 +92,7 @@ def pack_study(
         )
     size = _bytes(parcel)
     (work,) = preflight([study], execution, RunOptions(select))
+    execution = work.request.execution
     name = work.request.plan.study.study
     if not work.units:
         raise SpecError(

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from catalog import catalog_path
-from flows.request import compile_request
+from flows.request import as_last_run, compile_request
 from flows.selection import select_cells
 from flows.terminal import Terminal, plain_table
 from lce_core import formats
@@ -43,6 +43,7 @@ def verify_study(
     Raises:
       SpecError: if the request is wrong, no cell is done, or another `lce verify` is running.
     """
+    study, execution = as_last_run(study, execution)
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
     done = _done(store, [cell.step for cell in plan.cells if cell.step], plan)

@@ -24,7 +24,7 @@ def faults(file: Path) -> Iterator[str]:
 
     Also yield one for an EVIDENCE without values, and for each counted value that is no integer.
     """
-    for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for statement in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(statement, ast.Assign) and _names(statement.targets) in STATED:
             found = list(_expected(statement.value, {}))
             if not found:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import cached, fetch
-from lce_core.models import LanguageModel
+from lce_core.models import LanguageModel, require_files
 from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class LoadedModel(LanguageModel):
             loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 place, trust_remote_code=False, local_files_only=True
             )
-        except (OSError, ValueError) as error:
+        except Exception as error:  # tokenizers raises Exception itself
             raise DataError(
                 place,
                 f"no readable tokenizer ({_first_line(error)})",
@@ -93,6 +93,7 @@ class LoadedModel(LanguageModel):
                 raise UnavailableError(
                     f"{where}: {folder}", "a folder without config.json", "the model's files", named
                 )
+            require_files(folder)
             return folder
         if self.hub is None:
             raise UnavailableError(
@@ -222,7 +223,7 @@ def read_config(folder: Path) -> PretrainedConfig:
         found: PretrainedConfig = AutoConfig.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DataError(
             folder / "config.json",
             f"no readable model configuration ({_first_line(error)})",

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.store.file_facts import sha256_of
+from lce_core.store.odd_files import odd_kind, read_file
+from lce_core.store.plain_text import writable
 
 VERSION = 2
 """Version of the digest's rule. Version 1 read only the start and end of large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_DTYPES = (None, "float16", "bfloat16", "float32", "float64")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
-    """Return config.json without transformers' default values; raise DataError if it is broken."""
+    """Return config.json without transformers' default values.
+
+    Raises DataError if the file is missing or broken, or names code that transformers would load.
+    """
+    require_files(folder)
     file = folder / "config.json"
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = _json(file)
         if not isinstance(config, dict):
             raise ValueError(f"a JSON value of type {type(config).__name__}")
     except (OSError, ValueError) as error:
@@ -33,7 +42,65 @@ def read_config_json(folder: Path) -> dict[str, Any]:
             "a JSON object, the config.json of a transformers model",
             "copy or download the model again",
         ) from error
+    _refuse_code(config, file)
     return config
+
+
+def require_files(folder: Path) -> None:
+    """Check that a folder's model files are regular files, whose names UTF-8 can encode.
+
+    transformers and safetensors open whatever has the right name, and a FIFO or device would block
+    them for ever.
+
+    Raises:
+      DataError: if a file is something else.
+    """
+    with contextlib.suppress(OSError):  # whoever reads an unreadable folder reports it
+        for file in sorted(folder.iterdir()):
+            if file.suffix in _SUFFIXES:
+                _require_file(file)
+
+
+def _require_file(file: Path) -> None:
+    if file.name != (name := writable(file.name)):
+        raise DataError(
+            file.with_name(name),
+            "a name with bytes that are not UTF-8",
+            "file names in UTF-8",
+            "rename the file",
+        )
+    try:
+        odd = odd_kind(file)
+    except OSError:
+        return
+    if odd:
+        raise DataError(file, odd, "a file", "copy or download the model again")
+
+
+def _refuse_code(config: dict[str, Any], file: Path) -> None:
+    """Refuse names that transformers would look up in torch, or download as code from a hub."""
+    for key in ("dtype", "torch_dtype"):
+        if (given := config.get(key)) not in _DTYPES:
+            kinds = ", ".join(filter(None, _DTYPES))
+            raise DataError(
+                f"{file}: {key}", repr(given), f"one of {kinds}", "correct or remove the key"
+            )
+    for key in ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"):
+        given = config.get(key)
+        if given is not None and not re.fullmatch(r"\w+", str(given)):
+            raise DataError(
+                f"{file}: {key}",
+                repr(given),
+                "attention of transformers itself, because lce runs no code from a hub",
+                "remove the key",
+            )
+
+
+def _json(file: Path) -> Any:
+    try:
+        return json.loads(read_file(file))
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
 
 
 def weights_digest(folder: Path) -> str:
@@ -41,9 +108,11 @@ def weights_digest(folder: Path) -> str:
 
     It identifies weights in a local folder, which has no hub commit. Reading 13 GB takes most of a
     minute, but only once: `lce_core.store.file_facts` caches the sha256 of each file. Raises
-    UnavailableError if the folder cannot be read, or has no model file.
+    UnavailableError if the folder cannot be read or has no model file, and DataError if a model file
+    is no regular file or its name is not UTF-8.
     """
     digest = hashlib.sha256(f"weights {VERSION}\n".encode())
+    require_files(folder)
     try:
         files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
         for file in files:
@@ -72,7 +141,9 @@ def require_whole(folder: Path) -> None:
     """
     from safetensors import SafetensorError, safe_open
 
+    require_files(folder)
     for file in _weight_files(folder):
+        _require_file(file)
         try:
             with safe_open(file, "np"):
                 pass
@@ -88,6 +159,7 @@ def require_model(folder: Path) -> None:
     All JSON files must parse, there must be a tokenizer and weights, and the shards must contain
     the tensors that the index names.
     """
+    require_files(folder)
     for file in sorted(folder.glob("*.json")):
         _require_json(file)
     if not any((folder / name).is_file() for name in _TOKENIZERS):
@@ -125,7 +197,7 @@ def require_model(folder: Path) -> None:
 
 def _require_json(file: Path) -> None:
     try:
-        json.loads(file.read_bytes())
+        _json(file)
     except (OSError, ValueError) as error:
         raise DataError(
             file, f"a damaged file ({error})", "a complete JSON file", "get it again"
@@ -138,7 +210,7 @@ def _weight_files(folder: Path) -> Iterator[Path]:
     if not index.is_file():
         return
     try:
-        shards = json.loads(index.read_bytes())["weight_map"].values()
+        shards = _json(index)["weight_map"].values()
         yield from (folder / shard for shard in sorted(set(shards)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import shutil
 import stat
@@ -54,13 +55,36 @@ def read_mapping(path: Path) -> dict[str, Any]:
       OSError: if the file does not exist or cannot be read.
       ValueError: if the content is not a JSON object.
     """
+    return json_object(read_file(path))
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """Parse a JSON object whose numbers are finite and fit into 64 bits, as databases need them.
+
+    Raises:
+      ValueError: if the content is something else.
+    """
     try:
-        content = json.loads(read_file(path))
+        found = json.loads(content, parse_int=_int64, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"a JSON value of type {type(content).__name__} instead of an object")
-    return content
+    if not isinstance(found, dict):
+        raise ValueError(f"a JSON value of type {type(found).__name__} instead of an object")
+    return found
+
+
+def _int64(digits: str) -> int:
+    number = int(digits)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{digits[:40]}, an integer beyond 64 bits")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:40]}, which is not a finite number")
+    return number
 
 
 def odd_kind(path: Path) -> str | None:

@@ -10,7 +10,6 @@ Members below `logs/` are ignored. A parcel may come from an untrusted machine o
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import tarfile
@@ -24,7 +23,7 @@ from pathlib import Path
 from lce_core.errors import DataError
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.integrity import what_is_wrong
-from lce_core.store.odd_files import open_file
+from lce_core.store.odd_files import json_object, open_file
 from lce_core.store.records import RECORD, Record
 
 MANIFEST = "parcel.json"
@@ -61,11 +60,11 @@ class Parcel:
             assert file is not None, "regular files have content"
             written = file.read(_MAX_MANIFEST_BYTES)
         try:
-            content = json.loads(written)
+            content = json_object(written)
             if content["format"] != FORMAT:
                 raise _refusal(path, f"parcels of format {content['format']!r}")
             study, plan = str(content["study"]), str(content["plan"])
-        except (ValueError, RecursionError, LookupError, TypeError):
+        except (ValueError, LookupError):
             raise _refusal(path, f"a {MANIFEST} without format, study and plan") from None
         if not _STUDY.fullmatch(study):  # it becomes part of a path
             raise _refusal(path, f"a {MANIFEST} with the study {study!r}")

@@ -15,6 +15,8 @@ from lce_core.errors import SpecError
 REPLACEMENT = "\ufffd"
 _LONE = re.compile("[\ud800-\udfff]")
 _REFUSED = re.compile("[\x00\ud800-\udfff]")
+_IN_JSON = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""Matches bytes of JSON that may be a surrogate: an escape, or three bytes that are not UTF-8."""
 
 
 def require_text(value: object, where: str) -> None:
@@ -30,6 +32,11 @@ def require_text(value: object, where: str) -> None:
             "text without NUL and without halves of surrogate pairs (U+D800 to U+DFFF)",
             "remove or replace the character",
         )
+
+
+def may_have_surrogates(written: bytes) -> bool:
+    """Return False, fast, if the value that these bytes of JSON hold has no lone surrogate."""
+    return _IN_JSON.search(written) is not None
 
 
 def lone_surrogates(value: object, where: str = "") -> list[str]:

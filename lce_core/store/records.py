@@ -18,7 +18,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lce_core.store.odd_files import read_file, write_file
+from lce_core.store.odd_files import json_object, read_file, write_file
+from lce_core.store.plain_text import lone_surrogates, may_have_surrogates
 
 RECORD = "record.json"
 COMMIT = "commit.json"
@@ -118,16 +119,15 @@ class Record(BaseModel):
           SealError: if the content does not match the digest in the file.
           ValueError: if the content is not a record.
         """
-        try:
-            content = json.loads(written)
-            if not isinstance(content, dict) or "format" not in content:
-                raise ValueError(f"{RECORD} is not a record")
-            seal = content.pop(_SEAL, None)
-            if seal != _seal_of(content):
-                raise SealError(f"{RECORD} was changed after it was written")
-            return cls.model_validate(content)
-        except RecursionError:
-            raise ValueError(f"{RECORD} is nested too deeply") from None
+        content = json_object(written)
+        if "format" not in content:
+            raise ValueError(f"{RECORD} is not a record")
+        seal = content.pop(_SEAL, None)
+        if seal != _seal_of(content):
+            raise SealError(f"{RECORD} was changed after it was written")
+        if may_have_surrogates(written) and (places := lone_surrogates(content)):
+            raise ValueError(f"{places[0]} of {RECORD} has half of a surrogate pair")
+        return cls.model_validate(content)
 
     def files_in(self, folder: Path) -> dict[str, FileEntry]:
         """Return the files that the artifact in `folder` must have to be undamaged.
@@ -144,8 +144,14 @@ class Record(BaseModel):
         return len(self.files_in(folder)) < len(self.files)
 
     def write(self, folder: Path) -> None:
-        """Write `folder`/record.json with the digest of its content, atomically by rename."""
-        write_json(folder / RECORD, sealed(self.model_dump(mode="json")))
+        """Write `folder`/record.json with the digest of its content, atomically by rename.
+
+        Raises:
+          ValueError: if a text or number of a plug-in's result could not be read again.
+        """
+        content = sealed(self.model_dump(mode="json"))
+        self.parse(json.dumps(content).encode())
+        write_json(folder / RECORD, content)
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

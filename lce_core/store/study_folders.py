@@ -9,7 +9,7 @@ from typing import Any
 
 from lce_core.store.listing import Listing
 from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
-from lce_core.store.plain_text import lone_surrogates, writable
+from lce_core.store.plain_text import lone_surrogates, may_have_surrogates, writable
 from lce_core.store.planned import (
     EXPECTATIONS,
     LOOKS,
@@ -121,8 +121,7 @@ class StudyFolders:
 
 def _plan(path: Path, *, warn: bool = False) -> dict[str, Any]:
     plan = read_plan(path)
-    # JSON escapes a lone surrogate as "\\ud800", so a file without "\\u" needs no slower check.
-    if b"\\u" not in read_file(path) or not (places := lone_surrogates(plan)):
+    if not may_have_surrogates(read_file(path)) or not (places := lone_surrogates(plan)):
         return plan
     if warn:
         more = f" and {len(places) - 1} more places" if len(places) > 1 else ""

@@ -8,6 +8,7 @@ user gets a `DefectError`, and a file with the traceback.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from lce_core.errors import DefectError, LceError, StoreError
+from lce_core.errors import DefectError, LceError, SpecError, StoreError
 from lce_core.store.failures import classify, disk_full, full_disk_in
 
 FULL_BYTES = 1 << 20
@@ -28,6 +29,16 @@ def explained(error: Exception, home: Path) -> LceError:
     """Return the error that a command reports for an exception; an `LceError` is unchanged."""
     if isinstance(error, LceError):
         return error
+    if _output_is_closed():
+        # Python flushes it once more at exit, which would fail and change the exit code.
+        sys.stdout = io.StringIO()
+        return SpecError(
+            "standard output",
+            "a stream that is closed",
+            "an open stream",
+            "remove what closes it from your plug-ins, such as sys.stdout.close(), or do not start"
+            " lce with >&-",
+        )
     if disk := _disk_fault(error, home):
         return disk_full(home, disk)
     for one in _chain(error):
@@ -44,6 +55,16 @@ def explained(error: Exception, home: Path) -> LceError:
         "no exception",
         f"report this bug and attach {_saved_traceback(error)}; results in the store are safe",
     )
+
+
+def _output_is_closed() -> bool:
+    if sys.stdout is None or sys.stdout.closed:
+        return True
+    try:
+        os.fstat(1)
+    except OSError:
+        return True
+    return False
 
 
 def _disk_fault(error: Exception, home: Path) -> str | None:

@@ -3,10 +3,16 @@
 The loader rejects duplicate keys and keys that are not strings, because they hide mistakes. It
 rejects aliases, because a few lines of aliases can expand to billions of values. It limits size and
 nesting, far above any real study file, so that Python neither hangs nor raises RecursionError.
+
+Numbers mean what people who do not know YAML 1.1 mean: 1e9 is the integer 1,000,000,000 and 1e-4 a
+number, both of which YAML 1.1 reads as text; 010, which is 8 in YAML 1.1, and 1:30, which is 90,
+are rejected.
 """
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,8 @@ MAX_DIGITS = 40
 """Maximum characters of an integer; 64-bit ones need at most 20 digits."""
 _SHOWN_CHARS = 60
 """Maximum characters of a value that an error quotes."""
+_EXPONENT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9_]*)(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$")
+_OCTAL = re.compile(r"([-+]?)0[0_]*([0-9][0-9_]*)")
 
 
 def beginning_of(path: Path) -> str:
@@ -86,7 +94,7 @@ class _StrictLoader(yaml.SafeLoader):
             digits = f"an integer of {len(node.value):,} characters"
             raise self._beyond(digits, f"{MAX_DIGITS} digits", node.start_mark)
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
         except SpecError:
             raise
         except (ValueError, KeyError, AttributeError):
@@ -95,6 +103,30 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(
                 None, None, f"{shown!r}, which is not a valid {kind}", node.start_mark
             ) from None
+        if kind in ("int", "float") and isinstance(node, yaml.ScalarNode):
+            return self._number(value, node)
+        return value
+
+    def _number(self, value: float, node: yaml.ScalarNode) -> float:
+        text = node.value
+        if octal := _OCTAL.fullmatch(text):
+            decimal = f"{octal[1]}{octal[2]}"
+            raise self._unclear(node, value, f"{decimal}, or {value} if you meant an octal number")
+        if ":" in text:
+            raise self._unclear(node, value, f"{value}, or '{text[:_SHOWN_CHARS]}' if it is text")
+        # The limit keeps 1e30 a float, whose digits nobody wrote.
+        if _EXPONENT.fullmatch(text) and 1 <= abs(value) < 2**63 and value.is_integer():
+            exact = Decimal(text.replace("_", ""))
+            return int(exact) if exact == int(exact) else value
+        return value
+
+    def _unclear(self, node: yaml.ScalarNode, value: float, write: str) -> SpecError:
+        return SpecError(
+            f"{self._where}:{node.start_mark.line + 1}",
+            f"{node.value[:_SHOWN_CHARS]}, which YAML reads as {value}",
+            "a decimal number without leading zeros",
+            f"write {write}",
+        )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -119,3 +151,6 @@ class _StrictLoader(yaml.SafeLoader):
             f"at most {limit}",
             "write the value shorter, or check that this is the file you meant",
         )
+
+
+_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))

@@ -9,10 +9,12 @@ import math
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +82,25 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
     return accelerator
 
 
+def use_private_compile_caches() -> None:
+    """Make torch keep compiled code in a folder that only this user can read and write.
+
+    torch unpickles files of this cache. By default it is a folder of the temporary directory with a
+    predictable name, which another user could have created.
+    """
+    try:
+        folder = Path.home() / ".cache" / "lce-torch"
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        is_own = folder.stat().st_uid == os.geteuid() and os.access(folder, os.W_OK)
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home
+        is_own = False
+    if not is_own:
+        folder = Path(tempfile.mkdtemp(prefix="lce-torch-"))
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        os.environ.setdefault(name, str(folder))  # noqa: TID251 - torch reads them
+
+
 class Trainer:
     """Train a model in one process of a run; on CUDA each process uses its own GPU."""
 
@@ -88,6 +109,7 @@ class Trainer:
         if device.type == "cuda" and job.compile_layers:
             # After graphs of eight methods torch would silently stop to compile in this process.
             torch.compiler.reset()
+            use_private_compile_caches()
         self.rows = open_rows(job)
         self.micro_rows = job.micro_rows
         # All processes run the same number of passes, so count those of process 0.

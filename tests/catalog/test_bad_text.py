@@ -118,17 +118,19 @@ def test_an_answer_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path):
 def test_what_mlflow_refuses_of_one_study_hides_no_other(tmp_path, capsys):
     store = Store(tmp_path)
     store.prepare()
-    for study in ("bad", "broken", "long", "small"):
+    for study in ("bad", "broken", "huge", "large", "long", "small"):
         plan_study(store, study=study)
     for study, change in (
         ("bad", {"hypothesis": "\ud800 x"}),
         ("broken", {"target_context": "none", "trainings": 5}),
+        ("huge", {"target_context": 1 << 63}),
+        ("large", {"target_context": (1 << 63) - 1}),
         ("long", {"hypothesis": "x" * 100_000}),
     ):
         path = store.home / "studies" / study / "plan.json"
         path.write_text(
             json.dumps({**json.loads(path.read_text(encoding="utf-8")), **change}), encoding="utf-8"
         )
-    assert rebuild_mlflow(store.home) == ["bad", "long", "small"]
+    assert rebuild_mlflow(store.home) == ["bad", "large", "long", "small"]
     lines = [line.split("/")[-2] for line in capsys.readouterr().err.splitlines() if "plan" in line]
-    assert lines == ["bad", "broken"]
+    assert lines == ["bad", "broken", "huge"]

@@ -323,6 +323,7 @@ def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog
         "CONNECT 'x'",
         "SELECT 1; DELETE FROM store.score",
         "-- nothing",
+        "SELECT '\udcff'",  # what Python makes of a byte that is not UTF-8 on a command line
     ):
         with pytest.raises(SpecError) as caught:
             run_query(catalog, sql)

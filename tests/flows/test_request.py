@@ -4,15 +4,19 @@ import functools
 import gc
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from flows.locking import check_lock, write_lock
 from flows.request import as_last_run, compile_request
 from flows.settings import make_execution
 from flows.work import RunOptions, preflight
+from lce.keeping.exporting import export_variant
+from lce.keeping.verifying import verify_study
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.study_file import load_study
@@ -79,6 +83,16 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(tmp_path, 
     for study in (str(file), "own"):
         found = compile_request(*as_last_run(study, execution)).plan
         assert [cell.step and cell.step.id for cell in found.cells] == expected
+    (work,) = preflight(["own"], execution, RunOptions())
+    assert [cell.step and cell.step.id for cell in work.request.plan.cells] == expected
+    assert write_lock("own", execution, None) == tmp_path / "study.lock"
+    assert check_lock("own", execution, None)
+    for command in (
+        partial(export_variant, out=tmp_path / "out", length=None, precision=None),
+        partial(verify_study, sample="1", seed=0, tolerance=0.0),
+    ):
+        with pytest.raises(SpecError, match=r"undamaged checkpoint|no done cell"):
+            command("own", execution, select="variant=none")
     other = execution.model_copy(update={"data_folders": {"text": tmp_path}})
     assert as_last_run("own", other) == (str(file), other)  # folders that the user names
     shutil.rmtree(text)

@@ -1,5 +1,6 @@
 """What a command tells the shell when it ends with an error."""
 
+import subprocess
 import sys
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from lce import cli
 from lce_core import errors
 from lce_core.errors import StudyIncompleteError
+from tasks.own_code import child_environment
 
 CODES = {
     "StudyIncompleteError": 1,
@@ -49,3 +51,18 @@ def test_an_error_ends_the_command_with_its_message_and_code(monkeypatch, capsys
         cli.main()
     assert ended.value.code == 1
     assert capsys.readouterr().err == f"lce: {error}\n"
+
+
+@pytest.mark.parametrize("closing", ["sys.stdout.close()", "os.close(1)"])
+def test_a_plugin_that_closes_standard_output_is_told_so(closing):
+    code = (
+        "import os, sys; from lce import cli; from lce.plugins import listing;"
+        f"listing.models = lambda as_json: ({closing}, print('a list', flush=True));"
+        "sys.argv = ['lce', 'models']; cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("lce: standard output: got a stream that is closed; expected ")
+    assert done.stderr.count("\n") == 1

@@ -119,6 +119,23 @@ def test_logging_in_sets_a_cookie_and_what_the_page_keeps():
     assert status(HOST, method="POST", path=LOGIN, body=b"wrong") == 401
 
 
+def test_what_a_page_keeps_opens_only_the_server_that_gave_it():
+    given = {**HOST, "authorization": authorization(page_secret := new_secret())}
+    reached: list[Any] = []
+
+    async def keep(scope: Any, _: Any, send: Any) -> None:
+        reached.append(dict(scope["headers"])[b"authorization"].decode())
+        await served(scope, _, send)
+
+    assert status(given, server=keep, page_secret=page_secret) == 200
+    assert reached == [RIGHT["authorization"]]
+    # The same home's server after a restart, and a server without such a page.
+    assert status(given, page_secret=new_secret()) == status(given) == 401
+    assert status({**HOST, "authorization": authorization("")}) == 401
+    login = ask(HOST, method="POST", path=LOGIN, body=page_secret.encode(), page_secret=page_secret)
+    assert login[0]["status"] == 401
+
+
 def test_a_server_proves_to_anybody_that_it_knows_the_secret_and_keeps_it():
     _, content = ask(HOST, path=PROOF, query="nonce")
     assert content["body"].decode() == proof(SECRET, PORT, "nonce")

@@ -56,6 +56,19 @@ def test_a_plugin_that_lacks_a_part_is_refused(plugin, part):
         METHODS.load(f"lacks_{part.lower()}")
 
 
+@pytest.mark.parametrize("declared", ["", "# -*- coding: latin-1 -*-\n"])
+def test_a_file_in_latin_1_is_read_if_it_says_so(plugin, tmp_path, declared):
+    name = "declared_latin" if declared else "plain_latin"
+    plugin(name, "")
+    text = WHOLE.replace("A complete plug-in", "Un plug-in caf\xe9")
+    (tmp_path / f"{name}.py").write_bytes(f"{declared}{text}".encode("latin-1"))
+    if declared:
+        assert METHODS.load(name).summary == "Un plug-in caf\xe9."
+        return
+    with pytest.raises(SpecError, match=rf"{name}\.py.*SyntaxError: .*utf-8"):
+        METHODS.load(name)
+
+
 @pytest.mark.parametrize(
     ("name", "added", "line", "found"),
     [

@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import click
 import duckdb
 import pytest
 from hypothesis import given
@@ -125,6 +126,14 @@ def test_bars_of_libraries_move_and_all_else_is_shown():
     for text in ("\r50%", "\x1b[A", "a\rb", "\x1b[2J"):
         guarded.write(text)
     assert stream.getvalue() == "\r50%\x1b[Aa\\x0db\\x1b[2J"
+
+
+def test_no_library_reaches_the_bytes_behind_the_guard(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
+    monkeypatch.setattr(sys, "stderr", Guarded(stream))
+    click.echo(ALL, err=True)  # looks for the bytes, so as to write them in UTF-8
+    stream.flush()
+    assert not RAW.search(stream.buffer.getvalue().decode())
 
 
 def catalog(folder: Path) -> Path:

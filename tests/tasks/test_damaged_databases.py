@@ -96,7 +96,18 @@ def empty_beside_its_log(path: Path) -> None:
     path.with_name(f"{path.name}-wal").write_bytes(b"what was not written back yet")
 
 
-SQLITE_HARM = [garbage, overwrite_the_middle, a_folder, another_schema, a_newer_revision]
+def schema_of_other_bytes(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \xffABLE"))
+
+
+SQLITE_HARM = [
+    schema_of_other_bytes,
+    garbage,
+    overwrite_the_middle,
+    a_folder,
+    another_schema,
+    a_newer_revision,
+]
 
 
 def kept(path: Path) -> Path:

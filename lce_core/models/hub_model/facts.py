@@ -30,6 +30,16 @@ from lce_core.rope.stated import (
 
 Config = Mapping[str, Any]
 
+_MAX_SIZE = 1 << 22
+_MAX_SIZES = {
+    "num_hidden_layers": 1000,
+    "num_attention_heads": 4096,
+    "num_key_value_heads": 4096,
+    "head_dim": 1 << 14,
+    "max_position_embeddings": 1 << 30,
+}
+"""Maximum sizes, several times those of any published model. Planning takes time and memory in
+proportion to some of them."""
 _MULTIMODAL_KEYS = ("text_config", "vision_config", "audio_config", "speech_config")
 
 
@@ -137,9 +147,11 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
     _refuse(_scalings(config, rope, trained_context), config, where)
 
     def whole(key: str) -> int:
-        given = config.get(key)
+        given, most = config.get(key), _MAX_SIZES.get(key, _MAX_SIZE)
         if type(given) is not int or given < 1:
             raise _no_number(where, key, given, "a positive whole number")
+        if given > most:
+            raise _no_number(where, key, given, f"at most {most:,}")
         return given
 
     def number(key: str, default: float) -> float:

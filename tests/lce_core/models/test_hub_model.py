@@ -173,7 +173,38 @@ def test_a_share_of_rotated_elements_is_a_positive_number(tmp_path):
         read_facts(folder)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"null"])
+# Planning takes time or memory in proportion to some of these.
+@pytest.mark.parametrize("key", WHOLE_NUMBERS)
+def test_a_size_far_above_all_published_models_is_refused(key, tmp_path):
+    with pytest.raises(DataError, match=rf"config\.json: {key}: got 10{{12}}; expected at most "):
+        read_facts(written(tmp_path, **{key: 10**12}))
+
+
+# transformers would look the first up in torch, and download code for the second.
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        *((key, given) for key in ("torch_dtype", "dtype") for given in ("os.system", 5, ["a"])),
+        ("attn_implementation", "kernels-community/flash-attn"),
+        ("_attn_implementation", {"": "owner/name"}),
+    ],
+)
+def test_a_configuration_that_names_code_is_refused(key, given, tmp_path):
+    with pytest.raises(DataError, match=rf"config\.json: {key}: got "):
+        hub_model(written(tmp_path, **{key: given}))
+    hub_model(written(tmp_path, torch_dtype="bfloat16", attn_implementation="flash_attention_2"))
+
+
+@pytest.mark.timeout(120)  # opening a FIFO blocks
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"model": {"type": "BPE"}}', None])
+def test_a_tokenizer_that_cannot_be_read_is_named(content, tmp_path):
+    model, file = hub_model(written(tmp_path)), tmp_path / "tokenizer.json"
+    os.mkfifo(file) if content is None else file.write_bytes(content)
+    with pytest.raises(DataError, match="tokenizer"):
+        model.tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"null", b"[" * 100_000])
 def test_a_configuration_that_is_none_is_refused(content, tmp_path):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(DataError, match=r"config\.json: got .*; expected .*config\.json of a"):

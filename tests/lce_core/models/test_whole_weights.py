@@ -1,6 +1,8 @@
 """Damaged weights are found from headers and index alone, before anything is loaded."""
 
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import yaml
 from safetensors.numpy import save
 
 from lce_core.errors import DataError
-from lce_core.models import require_model, require_whole
+from lce_core.models import read_config_json, require_model, require_whole, weights_digest
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import StudySpec, parse_study
 from tests.support.toy_study import TOY
@@ -100,4 +102,44 @@ def test_a_torn_json_file_is_named(folder, name):
 def test_a_model_of_ones_own_needs_a_tokenizer(folder):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(DataError, match="no tokenizer; expected one of the files"):
+        require_model(folder)
+
+
+ODD: dict[str, Callable[[Path], None]] = {
+    "a FIFO": os.mkfifo,
+    "a socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.timeout(60)  # opening them blocks, or reading them never ends
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", [SHARDS[0], INDEX, "config.json", "tokenizer.json"])
+def test_what_is_no_file_is_refused_and_not_opened(kind, name, folder):
+    (folder / name).unlink()
+    ODD[kind](folder / name)
+    for read in (require_model, require_whole, weights_digest, read_config_json):
+        with pytest.raises(DataError, match=f"{name}: got not a regular file"):
+            read(folder)
+
+
+@pytest.mark.timeout(60)
+def test_an_index_that_names_a_device_is_refused(folder):
+    (folder / INDEX).write_text('{"weight_map": {"layer0": "/dev/zero"}}', encoding="utf-8")
+    with pytest.raises(DataError, match="/dev/zero: got not a regular file"):
+        require_whole(folder)
+
+
+def test_a_file_name_that_is_not_utf8_is_refused(folder):
+    (folder / os.fsdecode(b"a\xff.json")).write_text("{}", encoding="utf-8")
+    for read in (require_model, weights_digest):
+        with pytest.raises(DataError, match="not UTF-8") as refused:
+            read(folder)
+        str(refused.value).encode()
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", INDEX])
+def test_json_that_is_nested_too_deeply_is_refused(folder, name):
+    (folder / name).write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(DataError, match=f"{name}: .*nested too deeply"):
         require_model(folder)

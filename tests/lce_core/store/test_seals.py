@@ -8,7 +8,7 @@ import pytest
 from lce_core.store import file_facts
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.integrity import reread
-from lce_core.store.records import RECORD, Record, SealError
+from lce_core.store.records import RECORD, Record, SealError, sealed
 from lce_core.store.steps import Step
 from tests.support.free_steps import free_step
 
@@ -70,6 +70,25 @@ def test_what_is_no_record_counts_as_damaged(store, content):
     assert store.record(a_step()) is None
     assert list(reread(store, lambda done, total: None).damage) == [store.path(a_step())]
     assert store.ensure(a_step(), write, {}).status == "computed"
+
+
+# Databases take neither, and the second would end commands in an OverflowError.
+@pytest.mark.parametrize("odd", ["half of a pair: \ud800", 1 << 63, -(1 << 63) - 1, {"\udfff": 1}])
+@pytest.mark.parametrize("part", ["axes", "environment", "result"])
+def test_a_sealed_record_that_no_database_could_store_counts_as_damaged(store, part, odd):
+    file = store.path(a_step()) / RECORD
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content[part]["odd"] = odd
+    file.write_text(json.dumps(sealed(content)), encoding="utf-8")
+    assert store.record(a_step()) is None
+    assert list(reread(store, lambda done, total: None).damage) == [store.path(a_step())]
+    assert store.ensure(a_step(), write, {}).status == "computed"
+
+
+def test_a_result_that_could_not_be_read_again_is_not_committed(store):
+    with pytest.raises(ValueError, match="beyond 64 bits"):
+        store.ensure(a_step(2), lambda attempt: {**write(attempt), "odd": 1 << 63}, {})
+    assert not store.has_finished(a_step(2).fingerprint)
 
 
 def test_another_order_or_layout_of_the_same_record_is_the_same_record(store):

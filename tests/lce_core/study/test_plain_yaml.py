@@ -17,6 +17,7 @@ from tests.support.free_steps import free_step
 
 SMOKE = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
 SEEDS = "seeds: [0]"
+TOKENS = "train_tokens: 8192"
 LENGTHS = "lengths: [128, 256], num"
 LAUGHS = "a: &a [x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
@@ -50,6 +51,39 @@ def refusal(text: str) -> str:
 )
 def test_yaml_that_no_honest_file_has_is_refused(text, says):
     assert says in refusal(text)
+
+
+@pytest.mark.parametrize("text", ["1e9", "1.0e9", "1.0e+9", "1_000_000_000", "'1e9'", "0_1e9"])
+def test_a_whole_number_may_be_written_in_any_usual_way(text):
+    study = SMOKE.replace(TOKENS, f"train_tokens: {text}")
+    if text[0] in "'0":
+        advice = re.search(r"write (\S+) without quotes", refusal(study))
+        assert advice
+        study = study.replace(text, advice[1])
+    assert parse_study(study, "my.yaml").train_tokens == 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-4", 0.0001), ("9007199254740993e0", 2**53 + 1), ("1.5e0", 1.5), ("1e30", 1e30)],
+)
+def test_numbers_with_an_exponent_are_exact(text, value):
+    found = plain_yaml(text, "f")
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["1e5abc", "01e5", "e5", "'1e5'"])
+def test_other_texts_with_an_e_remain_text(text):
+    assert plain_yaml(text, "f") == text.strip("'")
+
+
+# YAML 1.1 reads these as 8, -8, 90 and 90.5.
+@pytest.mark.parametrize("text", ["010", "-010", "1:30", "1:30.5"])
+def test_a_number_that_yaml_reads_as_another_is_refused_with_advice_that_works(text):
+    with pytest.raises(SpecError, match="which YAML reads as") as caught:
+        plain_yaml(text, "f")
+    for one in re.findall(r"(?:write|or) (\S+?)(?:,| if|$)", str(caught.value)):
+        plain_yaml(one, "f")
 
 
 @given(st.text(alphabet="ab:-[]{},&*!'\"#|>%@\n 0159.xe~\t\x85\u2028", max_size=200))
@@ -99,6 +133,16 @@ def test_execution_files_are_bounded_as_study_files_are(tmp_path):
     (tmp_path / "execution.yaml").write_text("[" * 3000, encoding="utf-8")
     with pytest.raises(SpecError, match="levels of nesting"):
         make_execution({}, tmp_path / "execution.yaml")
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "1e400"])
+def test_values_are_finite_in_study_and_execution_files(value, tmp_path):
+    assert "expected a finite number" in refusal(SMOKE.replace("5.0e-4", value))
+    assert "expected a finite number" in refusal(SMOKE.replace("window: 64", f"window: {value}"))
+    file = tmp_path / "execution.yaml"
+    file.write_text(f"checkpoint_seconds: {value}", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"finite number|greater than 0"):
+        make_execution({}, file)
 
 
 def test_names_longer_than_a_file_system_takes_are_no_files():

@@ -175,7 +175,6 @@ APART = [
         ({"methods": ["yarn", {"name": "yarn", "scale": 2.0}]}, ["label"]),
         ({"benchmarks": [{"name": "passkey", "lengths": [128, 128]}]}, ["benchmarks[0]", "128"]),
         ({"metods": [{"name": "none"}]}, ["metods", "write 'methods'"]),
-        (training(learning_rate="5e-4"), ["training.learning_rate", "write 5.0e-4"]),
         (training(tokens_per_step=500), ["tokens_per_step", "512"]),
         (tuned(train_length=500), ["a multiple of train_length, 500, the row length of yarn"]),
         (tuned(tuned=False, train_tokens=4096), ["methods[0].train_tokens: got a value for yarn"]),

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir, triton_cache_dir
 from torch.nn.functional import cross_entropy
 
 from lce_core.data.packing import PackedRows
@@ -24,6 +26,7 @@ from lce_core.recipe import Training
 from lce_core.training.checkpoints.points import Point, find_point, open_point, publish, write_shard
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step, share
+from lce_core.training.trainer import use_private_compile_caches
 from tests.lce_core.training.conftest import start
 from tests.support.process_trees import descendants, left
 from tests.support.training_jobs import (
@@ -259,3 +262,24 @@ def test_processes_share_all_rows_in_equally_many_passes(num_rows, processes, mi
     assert len({len(batches) for batches in shares}) == 1
     assert max(len(batch) for batches in shares for batch in batches) <= micro_rows
     assert np.array_equal(np.concatenate([np.concatenate(batches) for batches in shares]), rows)
+
+
+@pytest.mark.parametrize("home", ["new", "open to all", "no folder"])
+def test_torch_reads_compiled_code_only_where_no_other_user_can_write(home, tmp_path, monkeypatch):
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)  # set first, so that the test's end removes what is set below
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    if home == "open to all":
+        (tmp_path / "home" / ".cache" / "lce-torch").mkdir(parents=True, mode=0o777)
+    elif home == "no folder":
+        (tmp_path / "home").touch()
+    use_private_compile_caches()
+    assert cache_dir() == triton_cache_dir(0)
+    assert Path(cache_dir()).stat().st_mode & 0o777 == 0o700
+    assert Path(cache_dir()).is_relative_to(tmp_path)
+    assert Path(cache_dir()) != Path(default_cache_dir())
+    first = cache_dir()
+    use_private_compile_caches()
+    assert cache_dir() == first
