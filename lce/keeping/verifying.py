@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from catalog import catalog_path
 from flows.request import as_last_run, compile_request
 from flows.selection import select_cells
 from flows.terminal import Terminal, plain_table
@@ -27,6 +26,7 @@ from lce_core.store.steps import Step
 from lce_core.store.verification import Verification, compare, keep, not_computed, sampled
 from lce_core.study.plan import StudyPlan
 from tasks.projections import rebuild_catalog, refresh
+from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
 
 QUIET_SECONDS = 1.0

@@ -108,8 +108,8 @@ def weights_digest(folder: Path) -> str:
 
     It identifies weights in a local folder, which has no hub commit. Reading 13 GB takes most of a
     minute, but only once: `lce_core.store.file_facts` caches the sha256 of each file. Raises
-    UnavailableError if the folder cannot be read or has no model file, and DataError if a model file
-    is no regular file or its name is not UTF-8.
+    UnavailableError if the folder cannot be read or has no model file, and DataError if a model
+    file is no regular file or its name is not UTF-8.
     """
     digest = hashlib.sha256(f"weights {VERSION}\n".encode())
     require_files(folder)
