@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from catalog import catalog_path as catalog_path  # for lce, which may not import catalog
+from catalog import catalog_path as catalog_path  # flows and lce may not import catalog
 from catalog.apart import answer_apart
 from catalog.formatting import format_rows, write_parquet
 from catalog.limits import bytes_of

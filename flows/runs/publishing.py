@@ -10,11 +10,10 @@ from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
-from catalog import catalog_path
 from lce_core import formats
 from lce_core.study.variants import variant_label
 from tasks.own_code import child_environment
-from tasks.questions import read
+from tasks.questions import catalog_path, read
 from tasks.tracking import pages_of
 
 _RESULTS = (

@@ -155,9 +155,8 @@ def _disk(home: Path) -> Check:
 
 
 def _catalog(home: Path) -> Check:
-    from catalog import catalog_path
     from tasks.mending import damage
-    from tasks.questions import answer
+    from tasks.questions import answer, catalog_path
 
     path = catalog_path(home)
     if not path.exists():
