@@ -33,8 +33,9 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from lce_core.environment import allocator_settings, restrict
 from lce_core.errors import DataError, LceError, SpecError, WorkerLostError
-from lce_core.execution import Execution, allocator_settings
+from lce_core.execution import Execution
 from lce_core.store.artifacts import ATTEMPT, Store
 from lce_core.store.failures import RETRIED
 from lce_core.store.identity import ID_DIGITS, sha256_file
@@ -188,6 +189,7 @@ def main() -> int:
     0: every step is done, or the next call continues. 1: steps failed. 2: the call or the pack is
     wrong. 3: this machine cannot compute it.
     """
+    restrict(os.environ)  # noqa: TID251 - before the workers inherit it
     chosen = _parsed(sys.argv[1:])
     try:
         return _computed(chosen)
