@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lce_core.environment import for_child
-from lce_core.environment import for_child
 from lce_core.errors import ProcessFailedError, SpecError, did_you_mean
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def cpu_quotas(
     own part of the tree in `mounted`, so missing files are skipped.
     """
     quotas = []
-    for line in _words(own, "\n"):
+    for line in _text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
@@ -69,16 +69,16 @@ def cpu_quotas(
                 break
             if controllers:
                 files = (folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
-                limit = [word for file in files for word in _words(file)]
+                limit = "".join(map(_text, files)).split()
             else:
-                limit = _words(folder / "cpu.max")
+                limit = _text(folder / "cpu.max").split()
             if len(limit) == 2 and limit[0] not in ("max", "-1"):
                 quotas.append(int(limit[0]) / int(limit[1]))
     return quotas
 
 
-def _words(file: Path, separator: str | None = None) -> list[str]:
+def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="ascii").strip().split(separator)
+        return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return []
+        return ""
