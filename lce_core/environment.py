@@ -63,8 +63,8 @@ _NOTABLE = re.compile(
 _NUMERIC = re.compile(
     "(ATEN|CUBLAS|CUDNN|DNNL|GOMP|KMP|MKL|NVIDIA|OMP|ONEDNN|OPENBLAS|PYTORCH|TORCH[A-Z]*|XLA)_.*"
 )
-_NOT_NUMERIC = re.compile(".*ALLOC_CONF|.*_DIR|OMP_NUM_THREADS")
-"""Exceptions of `_NUMERIC`. `Execution.threads` sets OMP_NUM_THREADS."""
+_NOT_NUMERIC = re.compile(".*ALLOC_CONF|.*_DIR|KMP_(DUPLICATE_LIB_OK|INIT_AT_FORK)|OMP_NUM_THREADS")
+"""Exceptions of `_NUMERIC`. lce itself sets OMP_NUM_THREADS, and scikit-learn these KMP_ ones."""
 _CERTIFICATES = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOST = re.compile(r"\*?\.?\w[\w.-]*(:\d+)?(/\d+)?", re.ASCII)
