@@ -409,6 +409,7 @@ def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> It
             **{name: environment.get(name) for name in _MACHINE},
             "accelerators": ", ".join(environment.get("accelerators", [])),
             "libraries": canonical_json(environment.get("libraries", {})),
+            "switches": canonical_json(environment.get("switches", {})),
         }
 
 

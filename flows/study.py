@@ -47,7 +47,11 @@ def _run_name() -> str:
     name="controlled-study",
     flow_run_name=_run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=MOST_SLOTS),  # type: ignore[arg-type]
+    # Prefect would take what is not stated here from the user's settings for other flows.
     persist_result=False,
+    retries=0,
+    retry_delay_seconds=0,
+    log_prints=False,
 )
 def controlled_study(
     study: str = "toy",

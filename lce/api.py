@@ -15,6 +15,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from lce_core.environment import for_child
 from lce_core.errors import ProcessFailedError, SpecError, did_you_mean
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _execution(given: dict[str, Any]) -> Execution:
 
 def _echoed(command: Sequence[str], settings: Execution) -> tuple[int, str]:
     """Run a command, print its output line by line, and return exit code and last line."""
-    environment = {**os.environ, "LCE_HOME": str(settings.home)}
+    environment = {**for_child(os.environ), "LCE_HOME": str(settings.home)}
     last = ""
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -41,6 +41,7 @@ from lce.commands.plugins import (
 from lce.commands.results import catalog, claims, dashboard, diff, prompt, rebuild, report, sql
 from lce.commands.rope import rope
 from lce.commands.services import doctor, down, up
+from lce_core.environment import restrict
 from lce_core.errors import (
     DefectError,
     LceError,
@@ -151,6 +152,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line; print an error as one message, and exit with a code of the module."""
+    restrict(os.environ)
     # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     guard_terminal()

@@ -62,8 +62,10 @@ def run_study(
     tell.print(f"{name}: {len(plan.cells):,} cells; starting Prefect's server")
     note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
     with temporary_server(home, note) as server:
-        how = client_settings(home, server.url, server.secret)
-        os.environ.update(how, **_CLIENT)
+        if server.secret:  # the user's settings are for other servers
+            for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+                del os.environ[name]
+        os.environ.update(client_settings(home, server.url, server.secret), **_CLIENT)
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         with temporary_settings({PREFECT_API_URL: server.wait_ready()}):

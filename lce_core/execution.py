@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -14,19 +13,6 @@ from lce_core.errors import SpecError
 
 LOCAL = "local"
 """Value of `Execution.engine` that starts the workers on this machine."""
-
-_ALLOCATOR = "PYTORCH_ALLOC_CONF"
-
-
-def allocator_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables that let torch use almost all memory of a GPU.
-
-    With expandable segments, tensors of different sizes leave few gaps that no tensor fits into.
-    Return {} if `environment` has settings of torch's allocator.
-    """
-    if any(name in environment for name in (_ALLOCATOR, "PYTORCH_CUDA_ALLOC_CONF")):
-        return {}
-    return {_ALLOCATOR: "expandable_segments:True"}
 
 
 def _spelled_out(given: object) -> object:

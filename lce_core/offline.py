@@ -34,8 +34,9 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from lce_core.environment import allocator_settings, restrict
 from lce_core.errors import DataError, LceError, SpecError, WorkerLostError
-from lce_core.execution import Execution, allocator_settings
+from lce_core.execution import Execution
 from lce_core.store.artifacts import ATTEMPT, Store
 from lce_core.store.failures import RETRIED
 from lce_core.store.identity import ID_DIGITS, sha256_file
@@ -179,6 +180,7 @@ def main() -> int:
 
     0: done, or the next call continues. 1: steps failed. 2: wrong call or pack. 3: unfit machine.
     """
+    restrict(os.environ)  # noqa: TID251 - before the workers inherit it
     chosen = _parsed(sys.argv[1:])
     try:
         return _computed(chosen)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from lce_core.environment import for_child
 from lce_core.store.odd_files import make_folder, make_way
-from tasks.own_code import child_environment
 
 _END_SECONDS = 60.0
 """Time for the last update; then the helper process is killed."""
@@ -31,7 +32,7 @@ def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
-            env=child_environment(),
+            env=for_child(os.environ),
             start_new_session=True,  # Ctrl-C must reach only the run
         )
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lce_core.execution import Execution
 from tasks.gpus import gpu_name, visible_gpus
@@ -38,4 +40,40 @@ class Machines:
 def this_machine(execution: Execution) -> Machines:
     gpus = 0 if execution.device == "cpu" else len(visible_gpus())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Machines((gpus,), cores or 1, (gpu_name() or "") if gpus else "")
+    usable = min([cores or 1, *map(math.ceil, cpu_quotas())])
+    return Machines((gpus,), usable, (gpu_name() or "") if gpus else "")
+
+
+def cpu_quotas(
+    own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
+) -> list[float]:
+    """Return the CPU limits, in cores, of this process's cgroup and its parents.
+
+    Reads both versions of cgroups. A container may see the path of its host in `own`, but only its
+    own part of the tree in `mounted`, so missing files are skipped.
+    """
+    quotas = []
+    for line in _text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = mounted / "cpu" if controllers else mounted
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(root):
+                break
+            if controllers:
+                files = (folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
+                limit = "".join(map(_text, files)).split()
+            else:
+                limit = _text(folder / "cpu.max").split()
+            if len(limit) == 2 and limit[0] not in ("max", "-1"):
+                quotas.append(int(limit[0]) / int(limit[1]))
+    return quotas
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from catalog.apart import answer_apart
 from catalog.formatting import format_rows, write_parquet
 from catalog.limits import bytes_of
 from catalog.queries import run_query
-from tasks.own_code import child_environment
+from lce_core.environment import for_child
 
 
 def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
@@ -36,7 +37,7 @@ def answer_in_file(home: Path, sql: str, form: str, file: Path, memory: str | No
 
 def _answered(home: Path, sql: str, memory: str | None) -> tuple[list[str], list[tuple[Any, ...]]]:
     allowed = None if memory is None else bytes_of(memory, "--memory")
-    return answer_apart(catalog_path(home), sql, memory=allowed, environment=child_environment())
+    return answer_apart(catalog_path(home), sql, memory=allowed, environment=for_child(os.environ))
 
 
 def read(home: Path, sql: str) -> list[tuple[Any, ...]]:

@@ -15,6 +15,10 @@ from tasks import projections
     task_run_name="update catalog and MLflow",
     cache_policy=NO_CACHE,
     persist_result=False,
+    refresh_cache=False,
+    retries=0,
+    retry_delay_seconds=0,
+    log_prints=False,
 )
 def record_study(home: str, study: str, mlflow: str | None) -> dict[str, int]:
     """Update catalog and MLflow from the store; return the study's number of cells by status."""

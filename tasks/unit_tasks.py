@@ -34,6 +34,8 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
         task_run_name="{unit[name]}",
         cache_policy=NO_CACHE,
         persist_result=False,
+        refresh_cache=False,
+        log_prints=False,
         **retries.prefect_options(pool.execution.max_attempts),
     )(compute)
 

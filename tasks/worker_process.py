@@ -15,11 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from lce_core.environment import allocator_settings, for_child
 from lce_core.errors import WorkerLostError
-from lce_core.execution import Execution, allocator_settings
+from lce_core.execution import Execution
 from lce_core.store.odd_files import make_folder, make_way
 from lce_core.store.steps import Step
-from tasks.own_code import child_environment
 from tasks.slots import Slot
 from tasks.worker import END, ENDED
 
@@ -199,7 +199,7 @@ class WorkerProcess(Worker):
 
 
 def _environment(slot: Slot, execution: Execution, fds: Sequence[int]) -> dict[str, str]:
-    environment = child_environment()
+    environment = for_child(os.environ)
     environment["LCE_WORKER_FDS"] = ",".join(str(fd) for fd in fds)
     environment["OMP_NUM_THREADS"] = str(execution.threads)
     environment["TOKENIZERS_PARALLELISM"] = "false"

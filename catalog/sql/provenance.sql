@@ -211,6 +211,8 @@ COMMENT ON COLUMN environments.accelerators IS
     'Names of the GPUs, separated by commas; empty if torch saw none.';
 COMMENT ON COLUMN environments.libraries IS
     'Version of each library, as JSON; read one with json_extract_string(libraries, ''torch'').';
+COMMENT ON COLUMN environments.switches IS
+    'Environment variables from which libraries choose kernels or precision, such as NVIDIA_TF32_OVERRIDE, as JSON; {} if the user set none.';
 COMMENT ON COLUMN environments.num_artifacts IS 'Number of artifacts made in this environment.';
 COMMENT ON COLUMN environments.first_used IS
     'Earliest start of an artifact made in this environment (UTC).';

@@ -309,7 +309,8 @@ CREATE TABLE store.environment (
     cpu_count BIGINT,
     instructions VARCHAR,
     accelerators VARCHAR,
-    libraries VARCHAR
+    libraries VARCHAR,
+    switches VARCHAR
 );
 COMMENT ON TABLE store.environment IS 'Distinct environments in which artifacts were made.';
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from typing import Any
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from lce_core import formats
+from lce_core.environment import for_child
 from lce_core.study.variants import variant_label
-from tasks.own_code import child_environment
 from tasks.questions import catalog_path, read
 from tasks.tracking import pages_of
 
@@ -33,7 +34,7 @@ def publish_results(study: str, home: Path) -> None:
     report = home / "reports" / f"{study}.html"
     command = [sys.executable, "-m", "dashboards", "--catalog", str(catalog_path(home))]
     command += ["--study", study, "--out", str(report)]
-    if subprocess.run(command, env=child_environment(), capture_output=True).returncode == 0:
+    if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
         where = f"{report} on {socket.gethostname()}. Browsers do not follow links to files: open"
         create_link_artifact(
             report.as_uri(),

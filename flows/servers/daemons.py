@@ -10,6 +10,7 @@ that have lost their parent.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hmac
 import http.client
 import json
@@ -29,30 +30,16 @@ import psutil
 
 from flows.servers.prefect_database import prefect_database
 from lce_core.access import PROOF, authorization, proof
+from lce_core.environment import PREFECT_RESTRICTING, for_child
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, make_way, read_mapping
 from lce_core.store.processes import running, started
 from lce_core.store.records import write_json
-from tasks.own_code import python_path
 from tasks.sqlite_damage import sqlite_url
 
 MARK = "LCE_SERVICE"
 GRACE_SECONDS = 5.0
 """A process that is still running this long after SIGTERM is killed."""
-
-RESTRICTING = (
-    "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED",
-    "PREFECT_SERVER_API_CSRF_TOKEN_EXPIRATION",
-    "PREFECT_SERVER_API_MAX_PARAMETER_SIZE",
-    "PREFECT_SERVER_CSRF_PROTECTION_ENABLED",
-    "PREFECT_SERVER_CSRF_TOKEN_EXPIRATION",
-    "PREFECT_SERVER_UI_ENABLED",
-    "PREFECT_UI_ENABLED",
-)
-"""Variables of the user's environment that servers of lce keep: they only restrict a server."""
-
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""HTTP client that ignores the user's proxy, which cannot reach this machine's loopback."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +60,16 @@ def environment(home: Path) -> dict[str, str]:
     """Return the environment for a server of `home`, based on this process's environment.
 
     The user's PREFECT_* and MLFLOW_* variables are removed, because they configure other servers.
-    Only the variables in `RESTRICTING` are kept.
+    Only the variables in `PREFECT_RESTRICTING` are kept.
     """
     inherited = {
         key: value
-        for key, value in os.environ.items()
-        if key in RESTRICTING or not key.startswith(("PREFECT_", "MLFLOW_"))
+        for key, value in for_child(os.environ).items()
+        if key in PREFECT_RESTRICTING or not key.startswith(("PREFECT_", "MLFLOW_"))
     }
     return {
         **inherited,
         "LCE_HOME": str(home),
-        "PYTHONPATH": python_path(),
-        "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost"))),
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "PREFECT_HOME": str(home / "prefect"),
@@ -212,7 +197,7 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
     headers = {"Content-Type": "application/json", **_headers(secret)}
     request = urllib.request.Request(url, data, headers)
     try:
-        with _DIRECT.open(request, timeout=30) as response:
+        with _direct().open(request, timeout=30) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
         with error:
@@ -241,13 +226,22 @@ def _get(request: urllib.request.Request) -> tuple[int, bytes]:
     # URLError is a subclass of OSError. A server that shuts down may end a response early, which
     # raises HTTPException.
     try:
-        with _DIRECT.open(request, timeout=5) as response:
+        with _direct().open(request, timeout=5) as response:
             return response.status, response.read(1000)
     except urllib.error.HTTPError as error:
         with error:
             return error.code, b""
     except (OSError, http.client.HTTPException):
         return 0, b""
+
+
+@functools.cache
+def _direct() -> urllib.request.OpenerDirector:
+    """Return an HTTP client that ignores the user's proxy, which cannot reach the loopback.
+
+    From Python 3.12 on, creating it reads variables of TLS, which `restrict` first removes.
+    """
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _headers(secret: str) -> dict[str, str]:

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from flows.servers.ports import require_free
 from lce_core.access import SECRET_VARIABLE, server_secret
+from lce_core.environment import for_child
 from tasks.mending import mended
-from tasks.own_code import child_environment
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
@@ -24,7 +24,7 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     # avoids that.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
-    environment = child_environment() | {SECRET_VARIABLE: server_secret(home, "dashboard")}
+    environment = for_child(os.environ) | {SECRET_VARIABLE: server_secret(home, "dashboard")}
     os.execve(sys.executable, [*command, "--catalog", str(catalog)], environment)
 
 
@@ -37,5 +37,5 @@ def _keep_fresh(home: Path) -> None:
     lifeline, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]
-    subprocess.Popen(command, stdin=lifeline, env=child_environment())
+    subprocess.Popen(command, stdin=lifeline, env=for_child(os.environ))
     os.close(lifeline)

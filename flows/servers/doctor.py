@@ -27,6 +27,7 @@ from flows.servers.prefect_database import prefect_damage, prefect_database
 from flows.settings import mlflow_server
 from lce_core import formats
 from lce_core.access import server_secret
+from lce_core.environment import ignored, removed
 from lce_core.errors import LceError
 from lce_core.store.artifacts import ATTEMPT
 from lce_core.store.file_system import probe
@@ -68,6 +69,7 @@ def doctor(home: Path) -> list[Check]:
         "Prefect database": partial(_prefect_database, home),
         "prefect settings": _prefect,
         "prefect plug-in": partial(_plugin, home),
+        "environment": _environment,
         "services": partial(_services, home),
         "leases": partial(_leases, home),
         "attempts": partial(_attempts, home),
@@ -206,7 +208,13 @@ def _unusable(name: str, path: Path, why: str, command: str) -> Check:
 def _prefect() -> Check:
     """Report which server a `prefect` command in this folder would use."""
     command = [sys.executable, "-m", "prefect", "config", "view", "--show-sources"]
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    answer = subprocess.run(
+        command,
+        env={**os.environ, **removed},  # those of the user's shell
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     remedy = "Run `prefect config view --show-sources`, and `lce doctor` in the checkout's folder."
     if answer.returncode:
         last_lines = "; ".join(answer.stderr.strip().splitlines()[-2:])
@@ -237,6 +245,11 @@ def _plugin(home: Path) -> Check:
         " name: controlled-study/controlled-study."
     )
     return Check("prefect plug-in", False, lines[-1] if lines else "not active", remedy)
+
+
+def _environment() -> Check:
+    names = ", ".join(ignored(os.environ))
+    return Check("environment", True, f"ignored: {names}" if names else "no variable is ignored")
 
 
 def _services(home: Path) -> Check:

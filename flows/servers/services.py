@@ -2,7 +2,7 @@
 
 The services keep their files in LCE_HOME and listen only on 127.0.0.1. They ignore the Prefect and
 MLflow settings in the user's environment and working folder, except a few that restrict a server
-(`daemons.RESTRICTING`). `up` does not restart services that already run.
+(`lce_core.environment.PREFECT_RESTRICTING`). `up` does not restart services that already run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, read_mapping
 from lce_core.store.records import write_json
 from tasks import tracking
-from tasks.own_code import python_path
 
 __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
@@ -173,8 +172,7 @@ def _start_mlflow(home: Path, port: int) -> Service:
     restore_mlflow(home)
     command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
     command += ["--home", str(home), "--port", str(port)]
-    environment = {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
-    environment[SECRET_VARIABLE] = server_secret(home, "mlflow")
+    environment = {SECRET_VARIABLE: server_secret(home, "mlflow")}
     return launch(home, "mlflow", command, environment, port, f"http://{LOOPBACK}:{port}")
 
 

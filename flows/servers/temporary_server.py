@@ -234,7 +234,7 @@ def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
     An empty `secret` means the user's own server and credentials.
     """
     ours = environment(home.absolute())
-    kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
+    kept = ("PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
     return {**{key: ours[key] for key in kept}, "PREFECT_API_URL": url, **client_auth(secret)}
 
 

@@ -17,7 +17,8 @@ from lce.commands.options import (
     Study,
     with_execution,
 )
-from lce_core.execution import Execution, allocator_settings
+from lce_core.environment import allocator_settings, for_child
+from lce_core.execution import Execution
 
 
 @with_execution(*EVERY)
@@ -94,7 +95,7 @@ def join(
     machines = joined_machine(config, machine_rank)
     least = machines.processes_here if visible_gpus() else 0
     with leased_gpus(least, least) as gpus:
-        os.environ.update(allocator_settings(os.environ))
+        os.environ.update(for_child(os.environ) | allocator_settings(os.environ))
         if gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         launching.join(MODULE, machines)

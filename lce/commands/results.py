@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,9 @@ import typer
 
 from flows.terminal import say
 from lce.commands.options import FOLDERS, Study, with_execution
+from lce_core.environment import for_child
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from tasks.own_code import child_environment
 
 ReportForm = Literal["html", "md", "latex", "pdf"]
 
@@ -196,6 +197,6 @@ def rebuild_mlflow() -> None:
 
 def _show(module: str, *arguments: str) -> None:
     # The package `dashboards` may import only the catalog, so it runs in its own process.
-    process = subprocess.run([sys.executable, "-m", module, *arguments], env=child_environment())
+    process = subprocess.run([sys.executable, "-m", module, *arguments], env=for_child(os.environ))
     if process.returncode:
         raise typer.Exit(process.returncode)

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lce_core.environment import numeric_switches, passed
 from lce_core.store.odd_files import json_object, read_file, write_file
 from lce_core.store.plain_text import lone_surrogates, may_have_surrogates
 
@@ -168,9 +169,11 @@ def _seal_of(content: Mapping[str, Any]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Return the Python version, libraries, git commit and hardware of this process as JSON."""
+    """Return Python version, libraries, git commit, hardware and switches of libraries as JSON."""
     # Cache only `_host`: a process may import torch after it has written its first artifact.
-    return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
+    found = {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
+    switches = numeric_switches(os.environ)  # noqa: TID251 - they may change the last digits
+    return {**found, "switches": switches} if switches else found
 
 
 @functools.cache
@@ -198,7 +201,11 @@ def git_state(folder: Path) -> dict[str, Any]:
     def git(*arguments: str) -> str | None:
         try:
             process = subprocess.run(
-                ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10
+                ["git", "-C", str(folder), *arguments],
+                env=passed(os.environ),  # noqa: TID251 - GIT_DIR would name another repository
+                capture_output=True,
+                text=True,
+                timeout=10,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 USABLE_FRACTION = 0.96
 """Fraction of the device's memory that tensors may take; the rest allows for fragmentation, of
-which expandable segments (`lce_core.execution.allocator_settings`) leave little. One 80 GB H100
+which expandable segments (`lce_core.environment.allocator_settings`) leave little. One 80 GB H100
 then keeps the attention outputs of Llama-2-7B at 32k, which needs 80.4 of 85 GB."""
 _BLOCK_TOKENS = 1024
 """Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lce_core.environment import allocator_settings, for_child
 from lce_core.errors import ServiceError, SpecError
-from lce_core.execution import Execution, allocator_settings
+from lce_core.execution import Execution
 from tasks.machines import Machines
-from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
@@ -30,7 +30,7 @@ _SETTINGS = {
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_NUM_REDIS_GET_RETRIES": "2",
 }
-_FORWARDED = ("HF_", "LCE_", "TRANSFORMERS_")
+_FORWARDED = ("HF_", "LCE_", "PYTHONPATH", "TRANSFORMERS_")
 """Prefixes of the environment variables that workers on other nodes receive."""
 
 
@@ -131,9 +131,9 @@ def environment() -> dict[str, dict[str, str]]:
 
     torch's allocator gets settings as in a local worker.
     """
-    passed = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
-    allocator = allocator_settings(os.environ)
-    return {"env_vars": {**passed, **allocator, "PYTHONPATH": python_path()}}
+    here = for_child(os.environ)
+    forwarded = {name: value for name, value in here.items() if name.startswith(_FORWARDED)}
+    return {"env_vars": {**forwarded, **allocator_settings(here)}}
 
 
 def _connect(ray: Any, engine: str) -> None:

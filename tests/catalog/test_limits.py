@@ -4,6 +4,7 @@ Heavy ones run in a process whose children are measured; the bounds are small so
 """
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -22,8 +23,8 @@ from catalog.limits import (
     limits,
 )
 from catalog.queries import open_catalog, run_query
+from lce_core.environment import for_child
 from lce_core.errors import SpecError
-from tasks.own_code import child_environment
 
 MB = 1 << 20
 MEMORY = 320 * MB
@@ -68,7 +69,7 @@ def test_heavy_statements_end_with_one_sentence_and_stay_within_their_memory(cat
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(catalog), str(MEMORY)],
         input=json.dumps(HEAVY),
-        env=child_environment(),
+        env=for_child(os.environ),
         capture_output=True,
         text=True,
         check=True,

@@ -1,7 +1,7 @@
-"""A run whose surroundings fail under it: server silent, projections deleted, store read-only.
+"""A run whose surroundings are hostile: variables, a silent server, a store that turns read-only.
 
-Strategy: real runs in new homes, disturbed while cells are computed, compared with the small study
-that nothing disturbed.
+Strategy: real runs in new homes, most of them disturbed while cells are computed, compared with the
+small study that nothing disturbed.
 """
 
 import shutil
@@ -13,12 +13,14 @@ import pytest
 
 from lce_core.store.artifacts import Store
 from tests.faults.output import require_no_dump
+from tests.support.hostile_variables import HOSTILE
 from tests.support.processes import marked, new_marker, playing, survivors
 from tests.support.small_disks import remounted, small_disk
 from tests.support.studies import (
     HANG_SECONDS,
     TINY_STEPS,
     computed,
+    environment,
     lce,
     new_home,
     scores,
@@ -54,6 +56,23 @@ def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
     wait_until(lambda: not survivors(marker))
+
+
+def test_variables_for_other_programs_change_neither_scores_nor_records(
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home = new_home(migrated, tmp_path / "home")
+    theirs = environment(home, **HOSTILE)
+    run = start(home, "run", write_study(tmp_path), *text, env=theirs)
+    output = run.communicate(timeout=HANG_SECONDS)[0]
+    assert run.returncode == 0, output
+    assert computed(output) == TINY_STEPS
+    assert scores(home) == scores(finished)
+    ours, expected = (
+        {record.environment["git"]["commit"] for _, record in Store(one).records()}
+        for one in (home, finished)
+    )
+    assert ours == expected
 
 
 def test_catalog_and_mlflow_that_vanish_are_made_again(finished, migrated, text, tmp_path):

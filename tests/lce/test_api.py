@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -171,3 +174,15 @@ def test_the_notebook_runs(home, monkeypatch):
     assert all(cell["outputs"] == [] for cell in cells)  # outputs would grow stale
     names = executed(("".join(cell["source"]) for cell in cells), home, monkeypatch)
     assert names["planned"]["cells"]
+
+
+@pytest.mark.parametrize("name", ["tasks", "catalog"])
+def test_a_script_beside_a_file_with_the_name_of_a_package_is_told_which(name, tmp_path):
+    (tmp_path / f"{name}.py").touch()
+    script = tmp_path / "script.py"
+    script.write_text("import lce")
+    command = [sys.executable, str(script)]
+    code = os.environ | {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, env=code, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert f"{tmp_path / name}.py hides the package '{name}' of lce" in ended.stderr

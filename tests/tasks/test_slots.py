@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from lce_core.execution import Execution
+from tasks import machines
+from tasks.machines import cpu_quotas
 from tasks.slots import Slot, SlotCounts, Slots, slot_counts
 from tasks.workers import Pool
 
@@ -79,3 +81,32 @@ def test_a_pool_without_training_leaves_gpus_to_others(tmp_path, monkeypatch):
     with Pool(asked).open(trains=False) as pool, Pool(asked).open(trains=False) as other:
         assert pool.slot_counts == SlotCounts(training=0, evaluation=3, places_per_training=4)
         assert other.slot_counts.evaluation == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quotas"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}, [1.5]),
+        ("0::/\n", {"cpu.max": "200000 100000\n"}, [2.0]),
+        (
+            "5:cpu,cpuacct:/docker/x\n0::/docker/x\n",  # a container sees only its own part
+            {"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"},
+            [0.5],
+        ),
+        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, []),
+        ("", {}, []),
+    ],
+    ids=["v2", "v2 in a container", "v1 in a container", "v1 without limit", "no cgroups"],
+)
+def test_a_containers_cpu_quota_is_that_of_all_its_cgroups(own, files, quotas, tmp_path):
+    (tmp_path / "own").write_text(own)
+    for name, content in files.items():
+        file = tmp_path / "fs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    assert cpu_quotas(tmp_path / "own", tmp_path / "fs") == quotas
+
+
+def test_no_more_workers_than_the_cpu_quota_pays_for(monkeypatch):
+    monkeypatch.setattr(machines, "cpu_quotas", lambda: [0.3, 8.0])
+    assert machines.this_machine(Execution(home=Path(), device="cpu")).cpus == 1
