@@ -72,19 +72,6 @@ def test_a_benchmark_that_a_study_has_twice_is_compared_entry_by_entry(tmp_path)
     assert (row["a"], row["b"]) == (256.0, 2.0)
 
 
-def test_the_output_fits_a_screen_unless_all_is_given(tmp_path):
-    a = home(tmp_path / "a", CELLS)
-    b = home(tmp_path / "b", [replace(cell, value=cell.value + 1) for cell in CELLS])
-    found = diff(a, b)
-    lines = found.output.replace(str(tmp_path), "").splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 80
-    assert "... and 2 more" in found.output
-    everything = diff(a, b, "--all").output
-    assert everything.count("yarn-tuned") == 4
-    assert "more" not in everything
-
-
 def test_nothing_to_compare_is_refused(tmp_path):
     empty = home(tmp_path / "empty", [replace(CELLS[0], scores=[])])
     full = home(tmp_path / "full", CELLS)
