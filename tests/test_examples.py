@@ -80,9 +80,7 @@ def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, f
 
 
 @given(
-    exponent=st.floats(0.1, 4),
-    kept=st.integers(0, 14),
-    times=st.sampled_from([1.5, 2, 4, 8, 32]),
+    exponent=st.floats(0.1, 4), kept=st.integers(0, 14), times=st.sampled_from([1.5, 2, 4, 8, 32])
 )
 @pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
 def test_frequencies_are_those_of_transformers_with_the_same_divisors(

@@ -19,12 +19,7 @@ from catalog.queries import logical_digest
 from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.power import mean_power
 from tests.catalog.test_catalog import ask
-from tests.support.catalogs.answered_catalog import (
-    TRAINED,
-    Answered,
-    registrations,
-    written,
-)
+from tests.support.catalogs.answered_catalog import TRAINED, Answered, registrations, written
 
 SEEDS, TASKS, WINDOWS, PROMPTS = (0, 1, 2), ("code", "prose"), 24, 40
 LEVELS = {("none", True): 2.0, ("pi", False): 1.9, ("yarn", False): 1.6, ("twin", False): 1.6}

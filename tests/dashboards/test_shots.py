@@ -183,8 +183,7 @@ def test_markdown_has_the_picture(catalog, tmp_path):
 
 variants = st.sampled_from(("none", "pi", "yarn"))
 drawn_rows = st.lists(
-    st.tuples(variants, st.booleans(), st.sampled_from((4, 8, 16)), st.integers(1, 40)),
-    unique=True,
+    st.tuples(variants, st.booleans(), st.sampled_from((4, 8, 16)), st.integers(1, 40)), unique=True
 )
 
 

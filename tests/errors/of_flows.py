@@ -1,5 +1,3 @@
-"""Provocations of flows."""
-
 import contextlib
 import http.server
 import io

@@ -1,5 +1,3 @@
-"""What a command tells the shell when it ends with an error."""
-
 import sys
 
 import pytest

@@ -1,5 +1,3 @@
-"""`lce diff`, on made-up catalogs."""
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""`lce schema` accepts every shipped study and refuses what no study may contain."""
-
 import json
 import re
 from collections.abc import Callable
