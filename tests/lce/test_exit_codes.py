@@ -1,3 +1,5 @@
+"""What a command tells the shell when it ends with an error."""
+
 import sys
 
 import pytest
