@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 from lce.cli import app
 from lce_core.benchmarks import BENCHMARKS, Prompt
 from lce_core.contracts import benchmark_cases, benchmarks, methods
-from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -81,9 +80,7 @@ def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, f
 
 
 @given(
-    exponent=st.floats(0.1, 4),
-    kept=st.integers(0, 14),
-    times=st.sampled_from([1.5, 2, 4, 8, 32]),
+    exponent=st.floats(0.1, 4), kept=st.integers(0, 14), times=st.sampled_from([1.5, 2, 4, 8, 32])
 )
 @pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
 def test_frequencies_are_those_of_transformers_with_the_same_divisors(
@@ -107,22 +104,6 @@ def test_frequencies_are_those_of_transformers_with_the_same_divisors(
     expected, _ = ROPE_INIT_FUNCTIONS["longrope"](config, device="cpu", seq_len=target)
     np.testing.assert_allclose(inv_freq, expected.numpy(), rtol=1e-5)
     assert attention == 1
-
-
-@pytest.mark.parametrize("times", [1.5, 32])
-def test_a_straight_curve_over_all_pairs_is_ntk_aware_scaling(times):
-    target = int(times * TOY.trained_context)
-    ntk = METHODS.parse({"name": "ntk_aware"}, "test")
-    expected = ntk.rope_table(TOY, ContextLengths(TOY.trained_context, target, target)).inv_freq
-    np.testing.assert_allclose(ours(TOY, target, exponent=1.0)[0], expected, rtol=1e-12)
-
-
-def test_kept_pairs_that_leave_no_curve_are_refused():
-    ours(TOY, 512, exponent=1.0, kept=14)
-    with pytest.raises(SpecError) as caught:
-        ours(TOY, 512, exponent=1.0, kept=15)
-    assert (caught.value.where, caught.value.got) == ("power_ramp.kept", "15")
-    assert "at most 14" in caught.value.expected
 
 
 def shown(prompt: Prompt, tokenizer: Any) -> tuple[dict[str, str], str]:
@@ -154,36 +135,6 @@ def test_a_prompt_is_a_json_object_that_holds_the_answer_at_its_depth(length, pa
     assert abs(asked.num_tokens("single", length, 0) - taken) <= 0.15 * taken
     counts = np.bincount(places, minlength=pairs)
     assert max(abs(counts - 100 / pairs)) <= 2, "strata of depth give every place its share"
-
-
-def test_an_oracle_scores_one_and_any_other_value_of_the_object_nothing():
-    asked: Any = benchmark("json_key_value", profile="fast")
-    cell = request(asked, 1024)
-    prompts = asked.prompts(cell)
-    objects = [shown(prompt, cell.tokenizer) for prompt in prompts]
-    right = [f' "{values[key].upper()}"' for values, key in objects]
-    wrong = [
-        " ".join([*values, *(value for name, value in values.items() if name != key)])
-        for values, key in objects
-    ]
-    assert {one.score for one in asked.scored("single", prompts, right)} == {1.0}
-    assert {one.score for one in asked.scored("single", prompts, wrong)} == {0.0}
-    for prompt in prompts:
-        whole = f' "{prompt.reference}"'
-        ends = [asked.complete("single", prompt, whole[:size]) for size in range(len(whole) + 1)]
-        assert ends == [size >= 38 for size in range(len(whole) + 1)]  # blank, quote, 36 digits
-
-
-def test_a_length_without_room_for_two_pairs_is_refused_with_the_least_that_has():
-    asked: Any = benchmark("json_key_value", profile="fast")
-    with pytest.raises(UnavailableError) as caught:
-        asked.prompts(request(asked, 128))
-    found = re.fullmatch(r"at least (\d+) tokens", caught.value.expected)
-    assert found is not None
-    least = int(found[1])
-    assert len(asked.prompts(request(asked, least))) == 20
-    with pytest.raises(UnavailableError):
-        asked.prompts(request(asked, least - 1))
 
 
 def test_the_example_study_is_planned_with_every_cell_to_do(tmp_path):

@@ -16,12 +16,7 @@ pytestmark = pytest.mark.slow
 def _pytest(folder: Path, *arguments: str) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *arguments]
     ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=bare_environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=ROOT, env=bare_environment(folder), capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

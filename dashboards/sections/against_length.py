@@ -92,8 +92,6 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
 def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
     """Add the columns `interval` (95 %) and `num_prompts` of each mean, if known.
 
-    An interval is clipped to the range of accuracies and percentages.
-
     Args:
       contents: rows of one base model.
       rows: rows of one figure.

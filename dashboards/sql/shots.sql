@@ -1,6 +1,6 @@
 -- Many-shot accuracy by number of examples in the prompt, mean over seeds. The interval covers other
--- seeds and prompts (with one seed, other prompts only) and is clipped to 0 and 1. Chance is one of
--- TREC's 50 classes. It is NULL in profile tiny, whose classes are the base model's own key tokens.
+-- seeds and prompts (with one seed, other prompts only). Chance is one of TREC's 50 classes. It is
+-- NULL in profile tiny, whose classes are the base model's own key tokens.
 WITH asked AS (
     SELECT base_model, method, frozen, task, eval_length,
         CASE WHEN bool_and(profile <> 'tiny') THEN 1 / 50 END AS chance
@@ -11,10 +11,8 @@ WITH asked AS (
 SELECT s.base_model, s.method, s.frozen, s.eval_length,
     regexp_extract(s.task, '[0-9]+')::BIGINT AS shots,
     s.value,
-    CASE WHEN s.value IS NOT NULL THEN greatest(0, coalesce(m.ci_low, s.value)) END
-        AS lowest,
-    CASE WHEN s.value IS NOT NULL THEN least(1, coalesce(m.ci_high, s.value)) END
-        AS highest,
+    CASE WHEN s.value IS NOT NULL THEN coalesce(m.ci_low, s.value) END AS lowest,
+    CASE WHEN s.value IS NOT NULL THEN coalesce(m.ci_high, s.value) END AS highest,
     s.num_seeds,
     s.num_planned,
     s.value_of_done,

@@ -401,16 +401,6 @@ def test_csv_and_json_hold_every_value(catalog):
     assert json.loads(format_rows(columns, rows, "json")) == [{"a": 1, "a_2": 2}]
 
 
-def test_values_by_column_are_read_in_every_form(catalog):
-    sql = "SELECT value_of_done FROM overview WHERE method = 'self_extend'"
-    columns, rows = run_query(catalog, sql)
-    (mean,) = {row["value_of_done"]["needle"] for row in ask(catalog, sql)}
-    assert json.loads(format_rows(columns, rows, "json")) == [{"value_of_done": {"needle": mean}}]
-    (row,) = csv.DictReader(io.StringIO(format_rows(columns, rows, "csv")))
-    assert json.loads(row["value_of_done"]) == {"needle": mean}
-    assert f"needle: {mean:.4f}" in format_rows(columns, rows, "table")
-
-
 def test_what_json_cannot_say_is_null():
     text = format_rows(["x", "y"], [(float("nan"), float("inf"))], "json")
     assert json.loads(text) == [{"x": None, "y": None}]

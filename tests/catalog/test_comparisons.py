@@ -19,12 +19,7 @@ from catalog.queries import logical_digest
 from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.power import mean_power
 from tests.catalog.test_catalog import ask
-from tests.support.catalogs.answered_catalog import (
-    TRAINED,
-    Answered,
-    registrations,
-    written,
-)
+from tests.support.catalogs.answered_catalog import TRAINED, Answered, registrations, written
 
 SEEDS, TASKS, WINDOWS, PROMPTS = (0, 1, 2), ("code", "prose"), 24, 40
 LEVELS = {("none", True): 2.0, ("pi", False): 1.9, ("yarn", False): 1.6, ("twin", False): 1.6}
@@ -674,11 +669,3 @@ def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_
 )
 def test_what_a_number_is_of_its_samples_is_seen_from_both(value, form):
     assert aggregation_of(np.array([1.0, 3.0]), value) == form
-
-
-def test_comparisons_are_no_part_of_the_digest_and_two_builds_agree(tmp_path):
-    one, other = (written(tmp_path / f"{n}.duckdb", passkeys()) for n in "ab")
-    assert logical_digest(one) == logical_digest(other)
-    assert ask(one, "FROM paired_difference") == ask(other, "FROM paired_difference")
-    tables = ask(one, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'store'")
-    assert not {"paired_difference", "effective_length"} & {row["table_name"] for row in tables}

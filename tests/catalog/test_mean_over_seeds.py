@@ -45,24 +45,6 @@ def interval(values: list[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def test_prompts_of_their_own_in_each_seed_leave_a_t_interval_over_seeds(tmp_path):
-    scores = drawn(SEEDS, 20)
-    row = mean(tmp_path, answered(scores))
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
-        interval([float(np.mean(own)) for own in scores])
-    )
-    assert (row["num_seeds"], row["num_documents"]) == (SEEDS, 20)
-    assert row["value"] == pytest.approx(np.mean(scores))
-
-
-def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(tmp_path):
-    (own,) = drawn(1, 20)
-    cells = answered([own] * SEEDS, seeded=False)
-    row = mean(tmp_path, cells)
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(interval(own))
-    assert row["seed_sd"] == pytest.approx(0, abs=1e-7)
-
-
 def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path):
     (own,) = drawn(1, 20)
     cells = answered([own] * SEEDS, seeded=False, unit="perplexity")

@@ -104,10 +104,7 @@ TASK_TABLES = {
     "yarn": set(), "harpe": {"Table 5"}, "rope_base": set(),
 }  # fmt: skip
 
-OWN = {
-    "lceg.table_9": ("scale",),
-    "harpe.table_8": ("task",),
-}
+OWN = {"lceg.table_9": ("scale",), "harpe.table_8": ("task",)}
 """What tells rows of one method apart."""
 
 

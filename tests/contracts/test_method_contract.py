@@ -9,11 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from lce_core.contracts.methods import (
-    CHECKS,
-    check_defaults_fit_real_models,
-    check_parameters,
-)
+from lce_core.contracts.methods import CHECKS, check_defaults_fit_real_models, check_parameters
 from lce_core.methods import METHODS
 
 OF_THE_CLASS = (check_defaults_fit_real_models, check_parameters)

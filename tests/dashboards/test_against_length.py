@@ -1,14 +1,12 @@
 """Whiskers over length span the interval, or the range of the seeds where none is known."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
 from catalog.queries import run_query
-from dashboards.charts.lines import Point
 from dashboards.contents import read_contents
 from dashboards.sections import against_length
 from tests.support.catalogs.answered_catalog import Answered, written
@@ -55,9 +53,3 @@ def test_with_several_seeds_whiskers_are_the_interval_within_the_unit(tmp_path):
     tooltip, _ = re.findall(r'data-tooltip="pi at 128: ([^"]+)"|data-tooltip="pi at', shown)
     assert tooltip.startswith("0.3750, ")
     assert "(2 seeds, 0.2500 to 0.5000; 6 documents or prompts per seed)" in tooltip
-
-
-def test_without_an_interval_whiskers_are_the_range_of_the_seeds():
-    point = Point(128, 0.375, 0.25, 0.5, 2)
-    assert point.whisker == (0.25, 0.5)
-    assert replace(point, interval=(0.1, 0.6)).whisker == (0.1, 0.6)

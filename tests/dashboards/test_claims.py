@@ -5,15 +5,12 @@ Every number of a sentence is looked up in the views, every "is better than" in 
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -21,7 +18,6 @@ from catalog.queries import open_catalog
 from dashboards.claims import Claim, claims, counted, expectations
 from dashboards.claims.__main__ import main
 from dashboards.registered import registered as in_words
-from lce_core.errors import SpecError
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 from tests.support.catalogs.sample_store import compared
 
@@ -204,14 +200,6 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_numbers(catal
     assert counted([absent]) == "0 of 1 confirmed, 1 not measured"
 
 
-def test_one_training_run_is_never_a_confirmation(tmp_path):
-    """The direction is shown, but the comparison is counted apart."""
-    comparison = compared(0, "YaRN is better.", TUNED_YARN, "passkey", 512)
-    (entry,) = expected(tmp_path / "one.duckdb", cells(seeds=(0,)), comparison)
-    assert entry.summary.startswith("0 of 1 confirmed, 1 decided on one training run only")
-    assert "; better for these weights only" in entry.comparisons[0].finding
-
-
 def test_an_entry_behind_an_undecided_one_says_which(tmp_path):
     listed = [
         compared(0, "Equal.", TUNED_YARN, "perplexity", 512, other=TUNED_PI),
@@ -274,70 +262,6 @@ def test_an_expectation_that_was_added_after_results_says_so(tmp_path):
     )
 
 
-def test_the_looks_of_a_registration_are_named_with_the_methods_that_they_settled():
-    version = {"registered_at": datetime(2026, 1, 2), "results_before": 0, "sha256": "1"}
-    settled = [{"method": "yarn", "frozen": False, "num_seeds": 3}]
-    assert in_words([version | {"looks": [3, 6]}], settled).endswith(
-        " 3 and 6 seeds (levels 0.0056, 0.044); settled: yarn tuned after 3 seeds."
-    )
-
-
-def test_an_expectation_is_about_the_mean_over_tasks(tmp_path):
-    right = {("none", "a"): 20, ("yarn", "a"): 1, ("none", "b"): 0, ("yarn", "b"): 58}
-    cells = [
-        Answered(name, True, 0, "ruler", task, 512, [1.0] * n + [0.0] * (60 - n), n / 60)
-        for (name, task), n in right.items()
-    ]
-    comparison = compared(0, "YaRN is better.", ("yarn", True), "ruler", 512)
-    (entry,) = expected(tmp_path / "catalog.duckdb", cells, comparison)
-    (only,) = entry.comparisons
-    assert only.outcome == "confirmed"
-    assert " in accuracy on ruler: +0.325 [" in only.finding
-
-
-def test_seeds_that_disagree_leave_an_expectation_undecided(tmp_path):
-    changed = [
-        replace(cell, scores=[0.0] * 57 + [1.0] * 3, value=0.05)
-        if (cell.method, cell.frozen, cell.seed, cell.benchmark) == ("yarn", False, 1, "passkey")
-        else cell
-        for cell in cells()
-    ]
-    comparison = compared(0, "YaRN is better.", ("yarn", False), "passkey", 512)
-    (entry,) = expected(tmp_path / "seeds.duckdb", changed, comparison)
-    assert entry.comparisons[0].outcome in ("undecided", "too few")
-
-
-def test_an_undecided_margin_says_how_many_samples_would_decide(tmp_path):
-    comparison = compared(
-        0, "YaRN loses little.", YARN, "perplexity", 512, "not worse", ("dynamic_yarn", True), 0.001
-    )
-    own = np.random.default_rng(1)
-    changed = [
-        replace(cell, scores=(nll := cell.scores + own.normal(0, 0.02, WINDOWS)),
-                value=float(np.exp(nll.mean())))
-        if (cell.method, cell.benchmark) == ("dynamic_yarn", "perplexity") else cell
-        for cell in cells()
-    ]  # fmt: skip
-    (entry,) = expected(tmp_path / "c.duckdb", changed, comparison)
-    assert entry.comparisons[0].outcome == "undecided"
-    assert re.search(
-        r"; expected not worse within 0.1 %; (about|more than) [\d,]+ (training seeds|independent"
-        r" samples) would decide \(80 % power\)$",
-        entry.comparisons[0].finding,
-    )
-
-
-def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_path):
-    with open_catalog(catalog) as connection, pytest.raises(SpecError, match="study of the"):
-        claims(connection, "t")
-    older = tmp_path / "catalog.duckdb"
-    shutil.copyfile(catalog, older)
-    with duckdb.connect(str(older)) as connection:
-        connection.execute("DROP VIEW effective_length")
-    with pytest.raises(SpecError, match="lce rebuild catalog"):
-        claimed(older)
-
-
 def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found, command):
     code, shown, _ = command(catalog, "--study", "s")
     assert code == 0
@@ -366,15 +290,3 @@ def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found, co
     code, shown, error = command(catalog, "--study", "s", "--length", "7")
     assert (code, shown) == (2, "")
     assert "512" in error
-
-
-def test_a_blocked_comparison_has_no_p_value_and_names_the_entry(tmp_path):
-    listed = [
-        compared(0, "Equal.", TUNED_YARN, "perplexity", 512, other=TUNED_PI),
-        compared(1, "YaRN is better.", TUNED_YARN, "perplexity", 512),
-    ]
-    path = written(
-        tmp_path / "c.duckdb", [*cells()], expects=listed, registered=registrations((0, listed))
-    )
-    text = one(claimed(path), "yarn tuned", "none", "perplexity").text
-    assert text.endswith(" independent samples; not tested, because expectation 1 is undecided")

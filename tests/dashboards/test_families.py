@@ -20,10 +20,3 @@ def test_each_shown_variant_is_in_one_panel_of_at_most_six(known, left_out):
     )
     assert all(0 < len(part.variants) <= MOST_LINES for part in found)
     assert len({part.title for part in found}) == len(found)
-
-
-def test_a_large_family_is_split_into_frozen_and_tuned():
-    known = tuple(Variant(name, frozen) for name in "abcd" for frozen in (True, False))
-    found = panels([Family("base", "Base", known)], known)
-    assert [part.title for part in found] == ["Base, frozen", "Base, tuned"]
-    assert all(one.frozen for one in found[0].variants)

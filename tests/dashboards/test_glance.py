@@ -12,17 +12,6 @@ def contents_of(tmp_path: Path, cells: list[Cell]) -> Contents:
     return read_contents(written(tmp_path, [cells]), "study-0").of("toy_llama")
 
 
-def test_means_over_different_tasks_have_separate_columns(tmp_path):
-    cells = [
-        Cell(method, True, 0, "perplexity", task, TARGET, "done", 4.0)
-        for method, tasks in (("none", 2), ("pi", 1), ("yarn", 2))
-        for task in ("code", "books")[:tasks]
-    ]
-    shown = glance.section(contents_of(tmp_path, cells))
-    blocks = set(re.findall(r'data-block="([^"]+)"', shown))
-    assert blocks == {"perplexity: code", "perplexity: books"}
-
-
 def test_a_benchmark_with_many_tasks_has_one_figure_of_the_mean(tmp_path):
     cells = [
         Cell(method, True, 0, "ruler", f"task_{task}", length, "done", task / 8)

@@ -49,12 +49,3 @@ def test_the_best_of_a_column_is_bold(latex):
     (row,) = (line for line in text.splitlines() if "textbf" in line)
     assert row.strip().startswith("pi tuned & \\textbf{5.625}")
     assert row.count("textbf") == 2
-
-
-def test_environments_are_closed_and_lines_end(latex):
-    _, text = latex
-    assert re.findall(r"\\begin{(\w+)}", text) == ["table", "tabular"]
-    assert re.findall(r"\\end{(\w+)}", text) == ["tabular", "table"]
-    assert not re.search(
-        r"(?<!\\)[%_]", text.split("\n", 1)[1].replace("tab:study-0-toy_llama", "")
-    )

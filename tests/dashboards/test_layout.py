@@ -19,16 +19,6 @@ CLIPPED = """cells => cells.filter(cell => cell.innerText).filter(cell => {
     return text.left < box.left - 1 || text.right > box.right + 1 || box.right > innerWidth;
 }).map(cell => cell.innerText)"""
 """Texts of the cells that leave their row or the screen."""
-BROKEN = """names => names.flatMap(name => {
-    const text = name.firstChild;
-    return [...text.data.matchAll(/\\S+/g)].filter(word => {
-        const range = document.createRange();
-        range.setStart(text, word.index);
-        range.setEnd(text, word.index + word[0].length);
-        return range.getClientRects().length > 1;
-    }).map(word => word[0]);
-})"""
-"""Words of these elements that a line break divides."""
 
 
 @pytest.fixture(scope="module", params=[400, 800, 1280])
@@ -82,12 +72,6 @@ def test_every_column_of_answers_is_visible(page):
         )
         if not page.is_visible(f"{table} thead"):  # the rows are cards
             assert {f'"{name}"' for name in names} == set(shown)
-
-
-def test_names_of_methods_are_unbroken_and_have_lines_between_rows(page):
-    assert page.eval_on_selector_all("tbody th code", BROKEN) == []
-    style = "all => all.map(th => getComputedStyle(th).borderTopWidth)"
-    assert set(page.eval_on_selector_all(".scores tbody th", style)) == {"1px"}
 
 
 def test_heat_maps_link_to_the_answers_of_their_benchmarks(page):

@@ -8,12 +8,10 @@ from typing import Any
 
 import psutil
 import pytest
-from typer.testing import CliRunner
 
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import counted, expectations
 from dashboards.printing import print_page
-from lce.cli import app
 from lce_core import formats
 from lce_core.errors import ServiceError, SpecError
 from tests.support.catalogs.sample_store import STUDY
@@ -116,16 +114,6 @@ def test_the_pdf_has_the_pages_content_on_a4(home):
     assert all(f"{n} / {len(texts)}" in text for n, text in enumerate(texts, 1))
     _, rows = run_query(catalog, "SELECT value FROM score_by_length WHERE value IS NOT NULL")
     assert {formats.score(value) for (value,) in rows} <= set(" ".join(texts).split())
-
-
-def test_the_command_starts_the_browser_of_the_environment(home, capfd):
-    command = ["report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")]
-    answer = CliRunner().invoke(
-        app, command, env={"LCE_HOME": str(home), "LCE_CHROMIUM": "/bin/false"}
-    )
-    assert answer.exit_code == 3
-    assert capfd.readouterr().err.startswith("lce: /bin/false: got exit code 1;")
-    assert not (home / "own.pdf").exists()
 
 
 def words(text: str) -> str:

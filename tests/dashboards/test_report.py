@@ -21,9 +21,8 @@ import pytest
 from catalog.build import build_catalog
 from catalog.mlflow_pages import note_pages, pages_of, run_key
 from catalog.queries import open_catalog, run_query
-from dashboards.claims import expectations
 from dashboards.claims.summary import summaries
-from dashboards.contents import read_contents, select
+from dashboards.contents import read_contents
 from dashboards.report import report_page, write_report
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
@@ -182,16 +181,6 @@ def test_the_first_screen_has_the_hypothesis_its_outcome_and_the_best_methods(ca
     assert (opened.page.locator("svg.dots").bounding_box() or {})["y"] < 900
 
 
-def test_each_expectation_lists_its_outcomes(catalog, opened):
-    with open_catalog(catalog) as connection:
-        expected = expectations(connection, STUDY)
-    assert len(expected) == 2
-    assert opened.page.locator(".entry summary").all_inner_texts() == [one.line for one in expected]
-    for place, entry in enumerate(expected):
-        items = opened.page.locator(".entry").nth(place).locator("li").all_text_contents()
-        assert items == [one.text for one in entry.comparisons]
-
-
 def test_sections_are_folded_until_a_link_opens_one(chrome, report):
     page = chrome.new_page(viewport={"width": 1280, "height": 900})
     page.goto(report.as_uri())
@@ -269,14 +258,6 @@ def test_only_methods_with_all_their_cells_are_framed_as_best(opened):
     }  # fmt: skip
     absent = opened.page.text_content('.row[data-method="ntk_32k"] .field.absent >> nth=0')
     assert absent == "-"
-
-
-def test_shares_won_are_those_of_the_catalog(opened, catalog):
-    standing = read_contents(catalog, STUDY).of("toy_llama").standing
-    for measure in ("perplexity", "retrieval"):
-        rows = select(standing, measure=measure)
-        expected = {(row["method"], row["frozen"], row["won"]) for row in rows}
-        assert close(opened.plotted(measure.capitalize(), "won"), expected)
 
 
 def test_nll_differences_from_the_base_model_are_on_the_same_positions(opened, catalog):
@@ -374,16 +355,6 @@ def test_two_methods_are_compared_on_every_benchmark_and_length(first, second, u
     lists.nth(1).select_option(first)
     (text,) = used.page.locator("#pairs tbody").all_inner_texts()
     assert text == "Both are the same method."
-
-
-def test_the_first_pair_is_one_that_the_study_expects(opened, catalog):
-    expected = run_query(
-        catalog,
-        "SELECT variant_label(method, frozen), variant_label(other_method, other_frozen)"
-        " FROM expectations WHERE entry IS NOT NULL AND other_method IS NOT NULL",
-    )[1]
-    chosen = opened.page.locator("#pairs option[selected]").all_text_contents()
-    assert chosen == [*expected[0]]
 
 
 def test_pointing_highlights_a_method_in_all_panels_and_shows_the_tooltip_of_a_mark(used):

@@ -153,25 +153,6 @@ def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures):
     assert "2 of 3 seeds" in cross["data-tooltip"]
 
 
-def test_the_table_holds_what_the_marks_show(catalog, pictures):
-    section = shots.section(of(catalog))
-    heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', section)
-    assert heads[0] == "method (accuracy by examples)"
-    fact = r'data-(value|low|high)="([^"]+)"'
-    found = set()
-    for row in section.partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:-1]:
-        name = re.findall(r'data-csv="([^"]+)"', row)[0]
-        for head, cell in zip(heads[1:], re.findall("<td.*?</td>", row), strict=True):
-            if known := {key: float(value) for key, value in re.findall(fact, cell)}:
-                value = known["value"]
-                ends = (known.get("low", value), known.get("high", value))
-                facts = (round(number, 10) for number in (float(head), *ends, value))
-                found.add((name.removesuffix(" tuned"), not name.endswith(" tuned"), *facts))
-    assert found == shown(pictures, "x", "lowest", "highest", "value")
-    assert f"in its own {OWN} tokens" in section
-    assert f"one of {len(CLASSES)} classes" in section
-
-
 def test_with_one_seed_the_interval_is_over_prompts(tmp_path):
     answers = [1.0, 0.0, 0.0, 0.0] * (2 * QUESTIONS)  # eight orders
     cells = [cell("pi", True, 0, count, answers, profile="tiny") for count in (10, 25)]
@@ -202,8 +183,7 @@ def test_markdown_has_the_picture(catalog, tmp_path):
 
 variants = st.sampled_from(("none", "pi", "yarn"))
 drawn_rows = st.lists(
-    st.tuples(variants, st.booleans(), st.sampled_from((4, 8, 16)), st.integers(1, 40)),
-    unique=True,
+    st.tuples(variants, st.booleans(), st.sampled_from((4, 8, 16)), st.integers(1, 40)), unique=True
 )
 
 

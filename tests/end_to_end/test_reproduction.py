@@ -21,7 +21,7 @@ STUDY: dict[str, Any] = {
     "base_models": [{"name": "toy_llama", "steps": 2}],
     "methods": ["none", {"name": "power_ramp", "exponent": 2.0}],
     "benchmarks": [
-        {"name": "perplexity", "profile": "tiny", "domains": ["code"], "lengths": [128, 256]},
+        {"name": "perplexity", "profile": "tiny", "domains": ["code"], "lengths": [128, 256]}
     ],
     "evaluation": {"held_out_tokens": 4096},
     "seeds": [0],

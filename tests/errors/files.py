@@ -1,5 +1,3 @@
-"""Files that provocations need."""
-
 from pathlib import Path
 
 from tests.support.errors.provocations import Place

@@ -1,5 +1,3 @@
-"""Provocations of attention schemes and extended models."""
-
 from typing import ClassVar
 from unittest import mock
 

@@ -1,5 +1,3 @@
-"""Provocations of the data that benchmarks read."""
-
 from lce_core.benchmarks._data import DataSet
 from lce_core.errors import DataError, UnavailableError
 from tests.support.errors.provocations import Place, provokes

@@ -1,5 +1,3 @@
-"""Provocations of benchmarks: settings, and prompts that do not fit."""
-
 from lce_core.benchmarks.needle.text import essay_tokens
 from lce_core.benchmarks.ruler._documents import read_hotpot
 from lce_core.benchmarks.ruler._haystack import Haystack

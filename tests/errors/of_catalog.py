@@ -1,5 +1,3 @@
-"""Provocations of the catalog and the dashboards."""
-
 from pathlib import Path
 
 import duckdb

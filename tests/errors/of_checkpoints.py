@@ -1,5 +1,3 @@
-"""Provocations of exported and of published checkpoints."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Provocations of packed text and corpora."""
-
 from typing import Any
 
 from lce_core.corpora import CORPORA, StreamedCorpus, local_text

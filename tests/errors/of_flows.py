@@ -1,5 +1,3 @@
-"""Provocations of flows."""
-
 import contextlib
 import http.server
 import io
@@ -269,18 +267,6 @@ def _(place: Place) -> None:
 
 
 provokes(SpecError, "recipe")(lambda place: new_plugin("recipe", "mine", place.folder))
-provokes(SpecError, "my-method")(lambda place: new_plugin("method", "my-method", place.folder))
-provokes(SpecError, "lce new method: got 'yarn")(
-    lambda place: new_plugin("method", "yarn", place.folder)
-)
-
-
-@provokes(SpecError, "methods/mine.py")
-def _(place: Place) -> None:
-    new_plugin("method", "mine", place.folder)
-    new_plugin("method", "mine", place.folder)
-
-
 provokes(SpecError)(lambda place: check_plugins(place.folder, {}))
 provokes(SpecError, "lce check")(lambda _: require_assertions(1))
 provokes(SpecError, "--head: got 0")(

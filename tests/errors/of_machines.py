@@ -1,5 +1,3 @@
-"""Provocations of training runs on several machines."""
-
 from typing import Any
 
 import yaml

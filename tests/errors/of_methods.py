@@ -1,5 +1,3 @@
-"""Provocations of methods and rotary tables."""
-
 from lce_core.errors import SpecError
 from lce_core.rope.bound import frequencies_of, smallest_base
 from tests.support.errors.provocations import provokes

@@ -1,5 +1,3 @@
-"""Provocations of base models."""
-
 import torch
 
 from lce_core.errors import DataError, SpecError, UnavailableError

@@ -1,5 +1,3 @@
-"""Provocations of prompts that cannot be built again."""
-
 from typing import Any
 
 from lce_core.errors import DataError, SpecError

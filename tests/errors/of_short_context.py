@@ -1,5 +1,3 @@
-"""Provocations of the short-context suite."""
-
 import json
 from pathlib import Path
 

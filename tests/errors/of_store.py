@@ -1,5 +1,3 @@
-"""Provocations of hub, devices, store and runners."""
-
 import errno
 import os
 from pathlib import Path

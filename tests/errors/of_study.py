@@ -1,5 +1,3 @@
-"""Provocations of study files and the registry."""
-
 from __future__ import annotations
 
 from typing import Any

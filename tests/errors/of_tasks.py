@@ -1,5 +1,3 @@
-"""Provocations of tasks."""
-
 from typing import Any
 
 from flows.settings import make_execution

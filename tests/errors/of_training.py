@@ -1,5 +1,3 @@
-"""Provocations of evaluation and training."""
-
 import json
 from typing import Any
 

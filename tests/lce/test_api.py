@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -98,11 +97,6 @@ def test_sql_joins_data_frames_of_any_caller_and_takes_parameters(results):
 
     assert len(mine) == 2
     assert joined() == [("yarn", "mine")]
-
-
-def test_the_catalog_is_read_only(results):
-    with pytest.raises(duckdb.Error, match="read-only"):
-        results.sql("DELETE FROM store.cell")
 
 
 def test_every_view_is_written_as_parquet(home, tmp_path):

@@ -12,12 +12,7 @@ import torch
 
 from lce_core import devices, offline, runners
 from lce_core.attention.token_graphs import CudaRecorder
-from lce_core.devices import (
-    count_accelerators,
-    memory_bytes,
-    peak_flops,
-    resolve_device,
-)
+from lce_core.devices import count_accelerators, memory_bytes, peak_flops, resolve_device
 from lce_core.errors import SpecError
 from lce_core.evaluation import window_ranges
 from lce_core.execution import Execution

@@ -106,10 +106,7 @@ def test_a_class_attribute_that_the_base_class_only_declares_is_asked_for(plugin
 
 @pytest.mark.parametrize(
     ("entry", "words"),
-    [
-        ({}, "an entry with a name"),
-        ({"name": "pi", "scale": float("nan")}, r"here\.scale"),
-    ],
+    [({}, "an entry with a name"), ({"name": "pi", "scale": float("nan")}, r"here\.scale")],
 )
 def test_an_entry_without_a_name_or_with_a_number_that_is_not_finite_is_refused(entry, words):
     with pytest.raises(SpecError, match=words):

@@ -35,8 +35,7 @@ def everywhere(base: float, dim: int, length: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("theta", "limit"),
-    [(1e4, 1707), (500.0, 171), (2e5, 12122), (1e6, 27115), (5e6, 82999)],
+    ("theta", "limit"), [(1e4, 1707), (500.0, 171), (2e5, 12122), (1e6, 27115), (5e6, 82999)]
 )
 def test_the_first_negative_sum_of_each_base_is_the_known_integer(theta, limit):
     inv_freq = frequencies_of(theta, 128)

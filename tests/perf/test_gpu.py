@@ -16,7 +16,7 @@ from tests.support.bare_gpu_machine import bare_environment
 from tests.support.compiling import needs_compiler
 from tests.support.process_trees import left
 from tests.support.repository import ROOT
-from tests.support.stub_gpus import MEMORY, NAME, stub_gpus
+from tests.support.stub_gpus import MEMORY
 from tests.support.studies import wait_until
 
 pytestmark = pytest.mark.slow
@@ -91,20 +91,6 @@ def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path):
     assert ended.returncode == 3
     assert "No GPU found" in ended.stderr
     assert not (tmp_path / "results").exists()
-
-
-def test_the_facts_name_the_gpu_and_its_driver(monkeypatch, capsys):
-    import gpu_facts
-
-    stub_gpus(monkeypatch)
-    monkeypatch.setattr(gpu_facts, "said", lambda command, *_: f"{command} said")
-    gpu_facts.main()
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["gpu"] == NAME
-    assert (facts["gpus"], facts["gpu_memory_gib"], facts["capability"]) == (2, 79.2, "9.0")
-    assert facts["driver"] == "nvidia-smi said"
-    assert facts["commit"] == "git said"
-    assert facts["torch"] == torch.__version__
 
 
 def test_no_section_gets_the_time_of_a_later_one(gpu, monkeypatch, tmp_path):
@@ -258,32 +244,3 @@ def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(gpu, tm
     rows = ("| broken | failed |", "| hangs | out of time |", "| later | skipped |")
     assert [row for row in rows if row not in text] == []
     assert "boom" in text
-
-
-def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
-    gpu, tmp_path, monkeypatch, timeout
-):
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # options of this run, such as its report
-    tests = tmp_path / "test_four.py"
-    tests.write_text(
-        "import pathlib, pytest, time\n"
-        "def test_one(): pass\n"
-        "def test_two(): assert 0\n"
-        "def test_three(): pytest.skip()\n"
-        f"def test_four(): pathlib.Path({str(timeout)!r}).touch(); time.sleep(600)\n",
-        encoding="utf-8",
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
-    ended = gpu.run(gpu.Section("tests", command, LIMIT), LIMIT, tmp_path / "none")
-    assert ended.how == "out of time"
-    counts = {"passed": 1, "failed": 1, "skipped": 1}
-    assert ended.rows == [{"what": "tests", "counts": counts}]
-
-
-def test_the_files_to_copy_to_a_gpu_machine_stay_small():
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode:
-        pytest.skip("no git checkout")
-    sizes = {name: (ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name}
-    assert sum(sizes.values()) < 64 * 2**20, sorted(sizes, key=lambda name: -sizes[name])[:5]

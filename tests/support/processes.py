@@ -11,10 +11,7 @@ import psutil
 from tests.support.studies import environment
 
 MARK = "LCE_TEST_MARKER"
-ROLES = {
-    "server": ("-m", "flows.servers.guarded_prefect"),
-    "worker": ("-m", "tasks.worker"),
-}
+ROLES = {"server": ("-m", "flows.servers.guarded_prefect"), "worker": ("-m", "tasks.worker")}
 """Words that follow each other in the command of a process that does the work."""
 
 

@@ -24,7 +24,7 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tasks import tracking
 from tasks.mending import damage, mend_projections, mended
-from tasks.projections import rebuild_catalog, rebuild_mlflow, record, refresh, restore_mlflow
+from tasks.projections import rebuild_catalog, rebuild_mlflow, refresh, restore_mlflow
 from tasks.questions import answer
 from tasks.tracking.database import artifact_root, opened
 from tests.support.catalogs.sample_store import STUDY, Study
@@ -268,13 +268,6 @@ def test_a_run_sets_damaged_projections_aside_as_it_starts(home, capsys):
     assert one_line(tracking.database(home), second)
     mend_projections(home)
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.slow
-def test_a_run_brings_back_the_other_studies_of_a_damaged_mlflow_database(tracked):
-    a_folder(tracking.database(tracked))
-    record(tracked, "small")
-    assert studies_in_mlflow(tracked) == ["other", "small"]
 
 
 @pytest.fixture(scope="module")

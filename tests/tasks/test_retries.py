@@ -44,11 +44,7 @@ def test_transient_failures_are_retried_beyond_the_last_delay():
 
 @pytest.mark.parametrize(
     ("error", "is_to_stop", "attempts"),
-    [
-        (LOST, False, 3),
-        (LOST, True, 1),
-        *((failed(kind), False, 1) for kind in PERMANENT),
-    ],
+    [(LOST, False, 3), (LOST, True, 1), *((failed(kind), False, 1) for kind in PERMANENT)],
     ids=["lost for good", "lost while the run is to stop", *PERMANENT],
 )
 def test_the_last_attempt_raises_and_permanent_failures_have_no_second(error, is_to_stop, attempts):

@@ -70,12 +70,6 @@ def drawn(app: AppTest) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_page_names_the_study_and_the_time_of_its_catalog(catalog):
-    app = shown(opened(catalog, "printed"))
-    assert app.header[0].value == f"printed: {STUDY}, toy_llama"
-    assert any(caption.value.startswith("Catalog of ") for caption in app.sidebar.caption)
-
-
 def test_the_sidebar_links_to_mlflow_if_it_has_the_study(catalog, tmp_path):
     assert opened(catalog, "questions").sidebar.get("link_button") == []
     beside = tmp_path / "catalog.duckdb"
@@ -157,21 +151,6 @@ def test_the_first_chart_has_complete_points_of_perplexity_and_hollow_marks_of_f
     hollow = {label for label, fill in zip(labels, fills, strict=True) if fill != outlines[label]}
     assert hollow == {label for label in labels if not label.endswith(" tuned")} != set()
     assert hollow != set(labels)
-
-
-def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path):
-    cells = [
-        Answered(method, True, seed, "passkey", "single", length, [1.0, 0.0], 0.5,
-                 extra={"family": family})
-        for method, family in (("none", "none"), ("base_1e4", "none"), ("yarn", "static"))
-        for seed in (0, 1)
-        for length in (128, 512)
-    ]  # fmt: skip
-    app = opened(written(tmp_path / "catalog.duckdb", cells), "explorer")
-    shown(app)
-    app.selectbox(key="hue").set_value("seed").run()
-    shown(app)
-    assert "Base model" in [text.value for text in app.text]
 
 
 def test_answers_of_a_method_are_those_of_its_cells(catalog):

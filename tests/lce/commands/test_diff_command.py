@@ -1,5 +1,3 @@
-"""`lce diff`, on made-up catalogs."""
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,19 +68,6 @@ def test_a_benchmark_that_a_study_has_twice_is_compared_entry_by_entry(tmp_path)
     b = home(tmp_path / "b", [replace(CELLS[0], value=2.0), twice[1]])
     (row,) = json.loads(diff(a, b, "--json").output)
     assert (row["a"], row["b"]) == (256.0, 2.0)
-
-
-def test_the_output_fits_a_screen_unless_all_is_given(tmp_path):
-    a = home(tmp_path / "a", CELLS)
-    b = home(tmp_path / "b", [replace(cell, value=cell.value + 1) for cell in CELLS])
-    found = diff(a, b)
-    lines = found.output.replace(str(tmp_path), "").splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 80
-    assert "... and 2 more" in found.output
-    everything = diff(a, b, "--all").output
-    assert everything.count("yarn-tuned") == 4
-    assert "more" not in everything
 
 
 def test_nothing_to_compare_is_refused(tmp_path):

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -54,14 +52,6 @@ def test_pairs_of_a_method_are_shown_with_wavelengths_turns_and_state():
     assert pairs[63]["turns_request"] == pytest.approx(32768 / (8 * LLAMA[63]))
 
 
-def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned():
-    (head,) = data("inspect", "none", "--target", "32768")["heads"]
-    states = [pair["state"] for pair in head["pairs"]]
-    assert states == ["extrapolated" if wave > 4096 else "unchanged" for wave in LLAMA]
-    (head,) = data("inspect", "none", "--target", "32768", "--request", "4096")["heads"]
-    assert {pair["state"] for pair in head["pairs"]} == {"unchanged"}
-
-
 @pytest.mark.parametrize("method", ["yarn", "dca", "dynamic_pi"])
 def test_every_method_is_shown_in_80_columns(method):
     said = asked("inspect", method, "--target", "32768")
@@ -98,13 +88,6 @@ def test_a_method_that_changes_attention_alone_says_so():
     assert found["attention"] == "GroupedNeighbour"
 
 
-def test_a_method_with_a_base_per_head_is_shown_head_by_head():
-    said = asked("inspect", "harpe", "--target", "131072")
-    lines = [line.split() for line in said.splitlines() if re.match(r" *\d+  ", line)]
-    limits = [int(line[3].replace(",", "")) for line in lines]
-    assert (len(limits), min(limits), max(limits)) == (32, 25_241, 78_398)
-
-
 def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_extrapolates(
     tmp_path,
 ):
@@ -122,15 +105,3 @@ def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_
     assert (heads.count('class="band"'), heads.count('class="method"')) == (1, 1)
     assert heads.count('class="base"') == 2
     assert 'class="method"' not in drawn("self_extend", "--target", "32768")
-
-
-def test_asking_loads_no_torch():
-    program = (
-        "import sys; sys.argv = ['lce', 'rope', 'inspect', 'yarn', '--json']\n"
-        "from lce.cli import app\n"
-        "try: app()\n"
-        "except SystemExit as end: assert not end.code\n"
-        "assert 'torch' not in sys.modules and 'prefect' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -83,8 +83,7 @@ def test_code_that_raises_is_a_finding_with_its_line(folder):
 def test_corpora_and_base_models_are_checked_too(folder):
     for place, name in (("corpora", "jsonl_folder"), ("models", "toy_llama")):
         shutil.copy(
-            ROOT / "lce_core" / place / f"{name}.py",
-            write(folder, f"{place}/{name}_copy.py", ""),
+            ROOT / "lce_core" / place / f"{name}.py", write(folder, f"{place}/{name}_copy.py", "")
         )
     done = check(folder)
     assert done.exit_code == 0, done.output

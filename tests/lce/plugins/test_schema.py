@@ -1,5 +1,3 @@
-"""`lce schema` accepts every shipped study and refuses what no study may contain."""
-
 import json
 import re
 from collections.abc import Callable
@@ -62,10 +60,3 @@ def test_a_wrong_key_or_name_is_refused_where_it_stands(validator):
         change(study)
         found = errors(validator, study)
         assert any(error.startswith(f"{place}:") for error in found), found
-
-
-def test_the_schema_describes_a_methods_parameters(validator):
-    entries = validator.schema["properties"]["methods"]["items"]["oneOf"]
-    (yarn,) = (one for one in entries if one.get("properties", {}).get("name") == {"const": "yarn"})
-    assert {"scale", "label", "tuned"} <= set(yarn["properties"])
-    assert yarn["properties"]["scale"]["description"]

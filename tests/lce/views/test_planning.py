@@ -156,14 +156,6 @@ def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path):
         as_json(inspection, "a10")
 
 
-def test_totals_are_the_sums_of_their_parts(tmp_path, text):
-    told = as_json(found(tmp_path, LLAMA, text=text), "a100")
-    for total, estimated in (("to_do", False), ("expected", True)):
-        parts = [one for one in told["cells"] + told["steps"] if one["estimated"] is estimated]
-        for key in ("tokens", "flops", "hours", "answer_tokens"):
-            assert told[total][key] == pytest.approx(sum(part[key] for part in parts))
-
-
 def test_what_differs_is_told_in_groups_of_80_columns(tmp_path, text, capsys):
     before = found(tmp_path, LLAMA, text=text)
     before.store.studies.save_plan("mine", before.plan.to_json(), "study.yaml")

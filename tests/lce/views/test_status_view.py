@@ -111,17 +111,6 @@ def test_a_benchmark_with_more_lengths_than_fit_is_continued_below(tmp_path):
     assert sum("passkey" in line for line in lines) == 2
 
 
-@pytest.mark.slow
-def test_a_shipped_grid_fits_80_columns_with_every_method_and_benchmark(tmp_path):
-    found = looked_up(tmp_path, "lceg-llama2-7b")
-    lines = grid(found)
-    assert all(len(line) <= 80 for line in lines)
-    text = "\n".join(lines)
-    for one in found.plan.cells:
-        assert (one.method if one.frozen else f"{one.method} tuned") in text
-        assert one.benchmark in text
-
-
 def test_status_says_who_computes_what_since_when(found, capsys):
     step = next(iter(found.plan.steps.values()))
     with leased(found, step):

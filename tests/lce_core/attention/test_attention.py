@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lce_core.attention import causal, flash, rotation, windowed
 from lce_core.attention.flash import attend_all, attend_window
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.partial import merge
+from lce_core.attention.partial import Partial, merge, merge_rows
 from lce_core.attention.rotation import Rotation, check_heads
 from lce_core.attention.schemes import (
     CacheSinks,
@@ -238,3 +238,33 @@ def test_rotation_tells_all_positions_apart_in_bfloat16():
     angle = torch.arange(32768.0, dtype=torch.float64) * 1e-4
     expected = torch.stack((angle.cos() - angle.sin(), angle.cos() + angle.sin()), -1)
     assert (turned - expected).abs().max() < 4e-3
+
+
+HALF_ULP = 2**-8
+"""Largest relative error of one rounding to bfloat16."""
+
+
+def part(seed: int) -> Partial:
+    generator = torch.Generator().manual_seed(seed)
+    output = torch.randn(2, 3, 64, 16, generator=generator).to(torch.bfloat16)
+    return Partial(output, 2 * torch.randn(2, 3, 64, generator=generator))
+
+
+def mixed(first: Partial, second: Partial) -> torch.Tensor:
+    weights = torch.stack((first.lse, second.lse)).double().softmax(dim=0)[..., None]
+    return weights[0] * first.output.double() + weights[1] * second.output.double()
+
+
+def test_merged_parts_are_rounded_once():
+    first, second = part(0), part(1)
+    expected = mixed(first, second)
+    error = (merge(first, second).output.double() - expected).abs()
+    assert (error <= HALF_ULP * expected.abs() + 1e-6).all()
+
+
+def test_rows_that_are_merged_in_place_are_rounded_once():
+    first, second = part(2), part(3).rows(0, 20)
+    expected = mixed(first.rows(30, 50), second)
+    merge_rows(first, 30, second)
+    error = (first.rows(30, 50).output.double() - expected).abs()
+    assert (error <= HALF_ULP * expected.abs() + 1e-6).all()

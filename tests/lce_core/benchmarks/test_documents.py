@@ -1,5 +1,3 @@
-"""Data sets of documents: what is read, in which order, and what is refused."""
-
 import json
 from dataclasses import replace
 from pathlib import Path

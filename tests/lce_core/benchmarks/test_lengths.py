@@ -108,10 +108,3 @@ def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data
     cell = request(published, max(sizes) + 15, model=None, data_folders={"long_eval": folder})
     found = published.require_filled(cell, published.prompts(cell))
     assert (found.lengths["min"], found.lengths["max"]) == (min(sizes), max(sizes))
-
-
-def test_a_cell_names_the_published_lines_only_where_it_reads_them(tmp_path):
-    faithful, folders = benchmark("long_eval", profile="faithful"), {"long_eval": tmp_path}
-    assert faithful.data_names("lines", folders) == ("long_eval",)
-    assert faithful.data_names("lines", {}) == ()
-    assert benchmark("long_eval").data_names("lines", folders) == ()

@@ -1,5 +1,3 @@
-"""Training rows that the tests of methods share."""
-
 from pathlib import Path
 
 import pytest

@@ -13,9 +13,11 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShaped, Rectified
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.methods import METHODS, Method
+from lce_core.methods.dca import DualChunk
 from lce_core.methods.longrope import PHI3, PHI3_LONG, PHI3_SHORT
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -325,12 +327,6 @@ def test_heads_that_do_not_fit_a_method_are_refused():
         make("clex").check(RopeGeometry(2, 2, 2, 2, 1e4, 4096), lengths)
 
 
-@pytest.mark.parametrize("name", [*STATIC, "ntk_32k", "ntk_64k"])
-def test_a_target_below_the_trained_context_is_refused(name):
-    with pytest.raises(SpecError, match=rf"{name}\.scale: got 0.5"):
-        make(name).check(shape(32, 1e4, 128), ContextLengths(128, 64, 64))
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "match"),
     [
@@ -359,3 +355,42 @@ def test_the_longest_distance_within_reach_is_just_below_the_trained_context(nam
     reach = method.reach(LLAMA2_7B, lengths)
     assert scheme.distance(reach - 1, 0) == 4095
     assert scheme.distance(reach, 0) > 4095
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, [(1e6, 8192, 1 / 3), (2e6, 16384, 1 / 3)]),
+        ({"shares": [0.5, 0.2, 0.3]}, [(1e6, 8192, 0.5), (2e6, 16384, 0.2)]),
+        ({"bases": [3e6, 1e6], "shares": [0.9, 0.1]}, [(3e6, 16384, 0.9)]),
+    ],
+)
+def test_stages_before_the_last_have_their_base_rows_and_share(parameters, expected):
+    method = METHODS.parse({"name": "abf_multi_stage", **parameters}, "test")
+    stages = method.stages(ContextLengths(4096, 32768, 32768))
+    found = [(stage.method.identity()["base"], stage.context, stage.share) for stage in stages]
+    assert found == [(base, context, pytest.approx(share)) for base, context, share in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "context", "expected"),
+    [
+        # LCEG, appendix 9.2: a window of 4096 tokens and 10 global ones.
+        ("lm_infinite", {}, 4096, LambdaShaped(window=4096, num_global=10)),
+        # Sinks and window are the cache, which has the trained context.
+        ("streaming_llm", {}, 4096, CacheSinks(window=4092, num_sinks=4)),
+        ("streaming_llm", {"num_sinks": 8, "window": 50}, 128, CacheSinks(50, 8)),
+        ("dca", {}, 4096, DualChunk(chunk=3072, window=256)),
+        ("self_extend", {}, 128, GroupedNeighbour(64, 16)),
+        ("self_extend", {}, 4096, GroupedNeighbour(1024, 64)),
+        ("self_extend", {}, 2, GroupedNeighbour(1, 1)),
+        ("rerope", {}, 4096, Rectified(window=512)),
+        ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),
+    ],
+)
+def test_sizes_follow_from_the_trained_context(name, parameters, context, expected):
+    geometry = RopeGeometry(32, 32, 2, 2, 1e4, context)
+    lengths = ContextLengths(context, 8 * context, 8 * context)
+    method = METHODS.parse({"name": name, **parameters}, "test")
+    method.check(geometry, lengths)
+    assert method.attention(geometry, lengths) == expected

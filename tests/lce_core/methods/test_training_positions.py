@@ -135,14 +135,6 @@ def test_wrong_positions_are_refused(positions, problem, tmp_path):
             extended.begin_request(16)
 
 
-def test_a_method_with_frequencies_of_each_head_cannot_skip(tmp_path):
-    with copied(METHODS, "harpe", tmp_path, HOOK) as plugin:
-        harpe = plugin(bases=(1e4, 1e5, 2e5, 3e5))
-        extended = extend(stock(BASES[0]), BASES[0], harpe, target=64, training=True)
-        with pytest.raises(SpecError, match="frequencies per head"):
-            extended.begin_request(16)
-
-
 STUDY: dict[str, Any] = {
     "study": "skipping",
     "hypothesis": "None.",

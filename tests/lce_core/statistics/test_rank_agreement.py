@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.statistics.rank_agreement import (
-    RankAgreement,
-    perplexity_agreement,
-    rank_agreement,
-)
+from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement, rank_agreement
 from tests.support.oracles.error_rates import at_most
 
 numbers = st.integers(-20, 20).map(float)

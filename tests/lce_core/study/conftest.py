@@ -1,5 +1,3 @@
-"""A new store, and a text for the smoke study, as fixtures."""
-
 from pathlib import Path
 
 import pytest

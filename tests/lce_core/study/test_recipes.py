@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lce_core.errors import SpecError
 from lce_core.recipe import Training, Upsampling
 from lce_core.study.recipes import load_recipe, recipe_names
 from lce_core.study.spec import StudySpec
@@ -83,14 +82,3 @@ def test_an_entry_with_a_recipe_takes_nothing_of_the_studys_training():
     assert found.train_tokens_of(pi) == 4194304000
     again = study(methods=["none", {**entry, "train_tokens": 8388608}])
     assert again.train_tokens_of(again.methods[1]) == 8388608
-
-
-def test_what_no_source_says_has_to_be_given():
-    with pytest.raises(SpecError, match="tokens_per_step: got nothing"):
-        study(training={"recipe": "harpe"})
-
-
-def test_an_unknown_recipe_is_answered_with_the_nearest_one():
-    entry = {"name": "pi", "tuned": True, "training": {"recipe": "lceg_cod"}}
-    with pytest.raises(SpecError, match=r"training\.recipe: got 'lceg_cod'.*write 'lceg_code'"):
-        study(methods=[entry])

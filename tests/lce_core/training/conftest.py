@@ -1,5 +1,3 @@
-"""Jobs on packed rows, for all tests of training."""
-
 import subprocess
 import sys
 import time

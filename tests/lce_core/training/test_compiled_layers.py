@@ -110,20 +110,13 @@ def test_there_is_a_method_for_each_way_to_train():
 
 @pytest.mark.parametrize(
     ("name", "kept"),
-    [
-        *((name, "attention:1") for name in KINDS),
-        ("nope_hybrid", "none"),
-        ("yarn", "full"),
-    ],
+    [*((name, "attention:1") for name in KINDS), ("nope_hybrid", "none"), ("yarn", "full")],
 )
 def test_a_layer_is_one_graph_and_computes_the_same(make_job, name, kept):
     _check(_job(make_job, name, kept))
 
 
-@pytest.mark.parametrize(
-    ("name", "kept"),
-    [("yarn", "attention:1"), ("nope_hybrid", "full")],
-)
+@pytest.mark.parametrize(("name", "kept"), [("yarn", "attention:1"), ("nope_hybrid", "full")])
 def test_a_sharded_layer_is_one_graph_and_computes_the_same(
     make_job, one_process, monkeypatch, name, kept
 ):

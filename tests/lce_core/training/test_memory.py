@@ -199,8 +199,7 @@ class Mixtral:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_no_packing")
 @pytest.mark.parametrize(
-    ("base", "tokens", "kept"),
-    [(Qwen3Moe(), 8192, "none"), (Mixtral(), 8192, "full")],
+    ("base", "tokens", "kept"), [(Qwen3Moe(), 8192, "none"), (Mixtral(), 8192, "full")]
 )
 def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(base, tokens, kept):
     # Torch's grouped products have no fake form in fp32.

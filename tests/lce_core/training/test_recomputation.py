@@ -17,14 +17,7 @@ from lce_core.methods import METHODS
 from lce_core.training import recomputation
 from lce_core.training.loss_model import LossModel
 from lce_core.training.run import run
-from tests.support.training_jobs import (
-    BASE,
-    ROW_LENGTH,
-    checkpoint,
-    losses,
-    run_alone,
-    silent,
-)
+from tests.support.training_jobs import BASE, ROW_LENGTH, checkpoint, losses, run_alone, silent
 
 LAYERS = BASE.shape.num_layers
 
@@ -43,11 +36,7 @@ class Counted(TorchDispatchMode):
 
 @pytest.mark.parametrize(
     ("kept", "attentions", "products"),
-    [
-        ("none", LAYERS, 1),
-        ("attention:1", 2 * LAYERS - 1, 2),
-        ("offload", 2 * LAYERS, 2),
-    ],
+    [("none", LAYERS, 1), ("attention:1", 2 * LAYERS - 1, 2), ("offload", 2 * LAYERS, 2)],
 )
 def test_what_is_kept_is_not_computed_again(kept, attentions, products):
     model = BASE.initialise(0)
@@ -63,8 +52,7 @@ def test_what_is_kept_is_not_computed_again(kept, attentions, products):
 
 
 @pytest.mark.parametrize(
-    ("method", "precision"),
-    [(None, "bf16"), ("longlora", "bf16"), ("clex", "fp32")],
+    ("method", "precision"), [(None, "bf16"), ("longlora", "bf16"), ("clex", "fp32")]
 )
 def test_what_is_kept_changes_no_bit(make_job, precision, method):
     changes: dict[str, Any] = {"num_steps": 2}

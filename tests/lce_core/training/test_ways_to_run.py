@@ -11,13 +11,7 @@ from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
-from tests.support.training_jobs import (
-    ROW_LENGTH,
-    InterruptedRunError,
-    checkpoint,
-    losses,
-    silent,
-)
+from tests.support.training_jobs import ROW_LENGTH, InterruptedRunError, checkpoint, losses, silent
 
 METHOD_ENTRIES: dict[str, dict[str, Any]] = {
     "longlora": {},

@@ -11,10 +11,7 @@ from tests.support.errors.provocations import Place
 
 
 def evaluate(
-    name: str,
-    length: int,
-    settings: dict[str, Any] | None = None,
-    **changes: Any,
+    name: str, length: int, settings: dict[str, Any] | None = None, **changes: Any
 ) -> Callable[[Place], object]:
     def call(_: Place) -> object:
         asked = benchmark(name, **(settings or {}))

@@ -157,11 +157,7 @@ def test_key_prompts_and_tokenizers_that_cannot_be_written_down_are_built_each_t
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("ruler", {"num_samples": 2}),
-        ("one_ruler", {"num_samples": 2}),
-    ],
+    ("name", "parameters"), [("ruler", {"num_samples": 2}), ("one_ruler", {"num_samples": 2})]
 )
 def test_prompts_are_alike_without_the_folder_before_and_after_it_is_filled(
     name, parameters, tmp_path, restart, monkeypatch

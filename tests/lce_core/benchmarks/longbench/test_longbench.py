@@ -1,5 +1,3 @@
-"""LongBench prompts and cells of rows made here in the published schema."""
-
 import json
 from pathlib import Path
 from typing import Any

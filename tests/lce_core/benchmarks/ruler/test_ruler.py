@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.benchmarks.ruler import TASKS, new_tokens
+from lce_core.benchmarks.ruler import TASKS, _vocabulary, new_tokens
 from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
 from lce_core.benchmarks.ruler._niah import NIAH
@@ -232,3 +232,14 @@ def test_prompts_fit_their_length_or_name_the_minimum(folders, task, length, pro
     if 2 * length < 4096 and not task.startswith("qa"):
         again = prompts_of(replace(request, eval_length=2 * length), profile=profile)
         assert min(len(p.ids) for p in again) > max(len(p.ids) for p in prompts)
+
+
+def test_words_of_another_release_of_wonderwords_make_the_cell_unavailable(tmp_path, monkeypatch):
+    # The words are in no id, so nothing else would tell prompts of another list apart.
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    words = [*_vocabulary.word_list("noun")[:-1], "zymurgist"]
+    (assets / "nounlist.txt").write_text("\n".join(words), encoding="utf-8")
+    monkeypatch.setattr(_vocabulary, "files", lambda package: tmp_path)
+    with pytest.raises(UnavailableError, match=r"6,782 words .* `pip install wonderwords==3.0.1"):
+        _vocabulary.word_list.__wrapped__("noun")

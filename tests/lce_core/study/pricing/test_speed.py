@@ -15,13 +15,7 @@ from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.pricing.device_types import DEVICE_TYPES, device_type_of
 from lce_core.study.pricing.finished import Finished, finished_on
-from lce_core.study.pricing.speed import (
-    Rates,
-    Speed,
-    fitted,
-    from_data_sheet,
-    speed_of,
-)
+from lce_core.study.pricing.speed import Rates, Speed, fitted, from_data_sheet, speed_of
 from lce_core.study.step_cost import Decoding, StepCost
 from lce_core.study.step_kinds import step_cost
 from lce_core.study.study_file import load_study
