@@ -1,6 +1,5 @@
 # make study      installs into .venv, runs the toy study, prints its table and what to do next
-# make test       installs into .venv, then runs lint, type checks and all tests except the long ones
-# make test-long  runs the long tests, which compute whole studies
+# make test       installs into .venv, then runs lint, type checks and the quick tests
 # make check      runs what CI runs: all of this, then quick tests without Chromium, strace, git and others;
 #                 make check PYTEST_ARGS=-x stops at the first failure
 # make test-random  draws new examples, kills and damages; SEED=N repeats those of a printed seed
@@ -25,7 +24,7 @@ PYTEST_ARGS ?=
 JOBS ?= 2
 # Programs that the second session of `make check` does without, as a newcomer's machine may.
 ABSENT := chromium chromedriver strace ip git gcc g++ cc c++ clang clang++ x86_64-linux-gnu-gcc
-MARKS := not long and not gpu and not network
+MARKS := not slow and not gpu and not network
 # A list of the test files that start a program or look for one on the PATH; `make check` writes it.
 USERS := build/program-users
 SEED := $(shell date +%s)
@@ -41,7 +40,7 @@ CUDA := torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+
 lines = awk -v names="^($(2))==" '/^[a-z]/ {on = ($$0 ~ names) $(1) 1} on' requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test test-long test-random check format docs perf gpu-pack gpu-import lock clean
+.PHONY: help install study test test-random check format docs perf gpu-pack gpu-import lock clean
 .NOTPARALLEL:
 
 help:
@@ -59,10 +58,7 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "$(MARKS)" $(NOTE) $(PYTEST_ARGS); tests=$$?; \
 	wait $$types || { echo 'mypy found errors: see above' >&2; exit 1; }; exit $$tests
 
-test-long: $(VENV)/installed
-	$(BIN)/python -m pytest -n $(JOBS) -m "long and not gpu and not network" $(PYTEST_ARGS)
-
-# The quick tests and the long ones in one session share what is made once. That session lists the test files
+# The quick tests and the slow ones in one session share what is made once. That session lists the test files
 # that start a program or look for one. The second session, without some programs, collects every file, which
 # imports it and evaluates its reasons to skip, and runs the quick tests of the listed files: a test in another
 # file would not notice that a program is absent. lce asks git once a process, so of the files that only need
@@ -77,7 +73,7 @@ check: $(VENV)/installed
 	@PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest --collect-only -qq -m "" \
 	  > build/collected || { cat build/collected; exit 1; }
 	PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest -n $(JOBS) \
-	  -m "not slow and not long and not gpu and not network" $(PYTEST_ARGS) $$(sort -u $(USERS))
+	  -m "$(MARKS)" $(PYTEST_ARGS) $$(sort -u $(USERS))
 
 test-random: $(VENV)/installed
 	@echo 'To repeat it: make test-random SEED=$(SEED)'

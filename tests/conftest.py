@@ -134,7 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
         # While one process ends a file that takes long, the other has short ones to do.
-        slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda item: (END_TO_END not in item.path.parts, item.path not in slow))
 
 

@@ -121,7 +121,7 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_site_has_all_that_the_code_registers_and_loads_nothing_from_other_hosts(site):
     pages = {page: page.read_text("utf-8") for page in site.rglob("*.html")}
     loaded = re.compile(
@@ -140,7 +140,7 @@ def test_the_site_has_all_that_the_code_registers_and_loads_nothing_from_other_h
         assert [name for name in names if f'id="{name}"' not in content] == [], page
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_axe_core_finds_no_serious_fault_on_the_site(site, chrome):
     for scheme in ("light", "dark"):
         page = chrome.new_page(color_scheme=scheme)
@@ -285,7 +285,7 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(document, tmp_pa
     assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_readmes_study_decides_its_expectations(tmp_path):
     file, home = tmp_path / "study.yaml", tmp_path / "home"
     file.write_text(examples("README.md", "yaml")[0], encoding="utf-8")

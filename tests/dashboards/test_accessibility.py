@@ -16,7 +16,7 @@ from tests.support.catalogs.sample_store import STUDY
 if TYPE_CHECKING:
     pass
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 SPOIL = """() => {
     document.querySelector("header p").style.color = "#bbb";

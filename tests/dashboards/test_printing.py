@@ -88,7 +88,7 @@ def home(store, catalog, tmp_path_factory) -> Path:
     return home
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_pdf_has_the_pages_content_on_a4(home):
     import pypdfium2

@@ -129,7 +129,7 @@ def disturbed(
     assert scores(home) == scores(finished), what
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.drawn
 @draws(range(1))
 def test_no_state_of_a_home_stops_any_command_or_its_mending(
@@ -145,7 +145,7 @@ def lose_checkpoint(home: Path) -> None:
     shutil.rmtree(next((home / "artifacts" / "cell").glob("*-yarn-tuned-*")))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_its_server_ends_in_a_sentence_too(finished, text, tmp_path):
     study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
     lose_checkpoint(home)  # a run without missing steps starts no server
@@ -159,7 +159,7 @@ def test_a_run_with_its_server_ends_in_a_sentence_too(finished, text, tmp_path):
     assert scores(home) == scores(finished)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_its_server_replaces_what_it_cannot_use(finished, text, tmp_path):
     study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
     for place, change in (

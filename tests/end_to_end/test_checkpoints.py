@@ -19,7 +19,7 @@ from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from tests.support.studies import TINY, lce, write_study
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 RELEASED = {**TINY, "study": "released"}

@@ -16,7 +16,7 @@ from lce_core.benchmarks._text.documents import document_tokens
 from lce_core.models import MODELS
 from tests.support.studies import lce, write_study
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 TEXT: dict[str, Any] = {
     "profile": "fast",

@@ -19,7 +19,7 @@ from tests.support.studies import HANG_SECONDS, environment, lce
 
 MOVED = ("window: 64", "window: 48")
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 def locked_and_changed(home: Path, folder: Path) -> Path:

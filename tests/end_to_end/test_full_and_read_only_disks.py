@@ -16,7 +16,7 @@ from tests.support.forked_commands import Ended
 from tests.support.small_disks import remounted, small_disk
 from tests.support.studies import lce, run_command, scores, write_study
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 

@@ -94,7 +94,6 @@ def test_without_held_out_text_no_run_trains(migrated, library, tmp_path):
     assert "no held-out text" in status
 
 
-@pytest.mark.long
 def test_a_diverging_run_fails_its_cells_and_nothing_else(home, text, server, tmp_path):
     wild = {**TINY["training"], "learning_rate": 1.0e30, "gradient_clip": 1.0e30}
     study = write_study(tmp_path, training=wild)

@@ -8,7 +8,7 @@ from catalog.queries import run_query
 from tests.support.architectures import save, tokenizer_with
 from tests.support.studies import computed, lce, write_study
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 STUDY: dict[str, Any] = {
     "study": "own-models",

@@ -11,7 +11,7 @@ import pytest
 from tests.support.repository import ROOT
 from tests.support.studies import environment, lce, library_text, scores, write_study
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 STUDY: dict[str, Any] = {
     "study": "own",

@@ -36,7 +36,6 @@ def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_a
     assert not (home / "prefect").exists()
 
 
-@pytest.mark.long
 def test_another_length_runs_only_its_cells(home, text, tmp_path):
     perplexity, passkey = TINY["benchmarks"]
     benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
@@ -46,7 +45,6 @@ def test_another_length_runs_only_its_cells(home, text, tmp_path):
     assert {length for (length,) in rows} == {128, 256, 384}
 
 
-@pytest.mark.long
 def test_another_training_value_runs_its_dependents_and_the_plan_says_why(home, text, tmp_path):
     changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
     shown = " ".join(lce(home, "plan", changed, *text).split())
@@ -57,7 +55,6 @@ def test_another_training_value_runs_its_dependents_and_the_plan_says_why(home, 
     assert computed(lce(home, "worker", changed, *text)) == 5
 
 
-@pytest.mark.long
 def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(home, text, server, tmp_path):
     study = write_study(tmp_path, seeds=[0, 1])
     whole = json.loads(lce(home, "plan", study, *text, "--json", "--budget", "1000cpuh"))
@@ -72,7 +69,6 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(home, text, se
     assert computed(lce(home, "worker", study, *text)) == 3 * (4 - len(rows))
 
 
-@pytest.mark.long
 def test_damage_is_noticed_and_only_that_is_redone(home, text, tmp_path, finished):
     checkpoint = next((home / "artifacts" / "finetune").iterdir())
     weights = checkpoint / "model" / "model.safetensors"

@@ -120,7 +120,7 @@ def cells_with(missing: set[Part], plan: StudyPlan) -> list[PlannedCell]:
     return chosen
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", covering())
 def test_a_small_form_gives_the_cells_that_no_other_one_has(name, tmp_path):
     small = Small(shrunk(name), tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from catalog.queries import logical_digest, run_query
 from tests.support.studies import lce
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 MEANS = """
     SELECT benchmark, method || CASE WHEN frozen THEN '' ELSE '-tuned' END, eval_length, avg(value)

@@ -27,7 +27,6 @@ def state(home: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-@pytest.mark.long
 def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(home, text, tmp_path):
     study, before = write_study(tmp_path), state(home)
     left = home / "verifications" / ".aside" / "artifacts"
@@ -44,7 +43,6 @@ def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(home
     assert {row[1:] for row in rows} == {(True, TINY["study"])}
 
 
-@pytest.mark.long
 def test_a_result_that_was_changed_is_found(home, text, tmp_path):
     record = min((home / "artifacts" / "cell").glob("*-perplexity-*/record.json"))
     content = json.loads(record.read_text(encoding="utf-8"))
@@ -62,7 +60,6 @@ def test_a_result_that_was_changed_is_found(home, text, tmp_path):
     assert "1 within the tolerance" in lce(home, *arguments, "--tolerance", "0.02")
 
 
-@pytest.mark.long
 def test_a_cell_that_cannot_be_computed_again_is_named(home, text, tmp_path):
     held_out = next((home / "artifacts" / "held_out").iterdir())
     held_out.rename(home / "artifacts" / "held_out" / f".{held_out.name}")

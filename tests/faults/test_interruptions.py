@@ -25,7 +25,7 @@ from tests.support.studies import (
     write_study,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 

@@ -30,7 +30,7 @@ from tests.support.studies import (
     write_study,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 STUDY: dict[str, Any] = TINY | {
     "study": "long",

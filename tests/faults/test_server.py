@@ -34,7 +34,7 @@ from tests.support.studies import (
     write_study,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 DIED = "Prefect's server died and is being restarted."

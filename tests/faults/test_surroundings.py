@@ -29,7 +29,7 @@ from tests.support.studies import (
     write_study,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 SILENT_SECONDS = 20

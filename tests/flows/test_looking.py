@@ -32,7 +32,7 @@ from tests.support.studies import (
     wait_until,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 BENCHMARK = '''
 """Prompts of which a method answers a fixed share right."""

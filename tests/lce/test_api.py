@@ -134,7 +134,7 @@ def test_a_failed_run_raises_with_its_last_line(tmp_path, capsys):
     assert "no-such-study" in capsys.readouterr().out
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_returns_its_results(finished, text, tmp_path):
     from tests.support.studies import copied_home, write_study
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from flows.settings import STUDIES
 from flows.terminal import Terminal
+from lce_core.environment import for_child
 from lce_core.terminal import Guarded, visible
-from tasks.own_code import child_environment
 from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import compared
 
@@ -64,7 +64,7 @@ def environment(**own: str) -> dict[str, str]:
     """A terminal of 80 columns and colours, whatever that of the tests is."""
     mine = {
         name: value
-        for name, value in child_environment().items()
+        for name, value in for_child(os.environ).items()
         if name not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "LINES")
     }
     return mine | {"TERM": "xterm", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"} | own

@@ -77,7 +77,7 @@ def test_noticed_faults_are_told_from_survivors(tree, capsys):
     assert (tree / "doubling.py").read_text() == SOUND
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_projects_own_tests_run_and_notice_a_fault() -> None:
     # A process of its own, as users start it: a fork of this one has what other tests left in it.
     name = "statistics-flips-alone"

@@ -47,7 +47,6 @@ def gpu() -> Any:
     return gpu
 
 
-@pytest.mark.long
 @needs_compiler
 @pytest.mark.timeout(3600)  # for a machine ten times slower
 def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(gpu, tmp_path):

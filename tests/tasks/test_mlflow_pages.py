@@ -14,7 +14,7 @@ from tasks.tracking import project
 from tests.support.guarded_mlflow import guarded_mlflow
 from tests.support.tracked_studies import plan_study
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 SECRET = new_secret()
 NUM_METHODS = 12

@@ -313,7 +313,6 @@ def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store):
         assert least < len(steps) <= most + 1
 
 
-@pytest.mark.long
 def test_creating_the_database_survives_a_kill_and_a_race(tmp_path):
     context = multiprocessing.get_context("spawn")
     killed, *racers = (context.Process(target=initialise, args=(tmp_path,)) for _ in range(3))

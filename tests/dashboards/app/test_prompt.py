@@ -89,7 +89,7 @@ def test_the_page_shows_the_decoders_input_and_refuses_a_prompt_that_differs(stu
     assert any("VERSION 99, with which the cell was computed" in code.value for code in app.code)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_clicking_an_answer_shows_its_prompt_with_the_answer_marked(study, tmp_path, chrome):
     shutil.copytree(study.home, tmp_path / "home")
     port = unused_port()

@@ -54,6 +54,7 @@ def store(tmp_path) -> Store:
     return store
 
 
+@pytest.mark.slow
 def test_the_table_comes_once_when_the_first_seeds_last_cell_has_ended(store):
     plan, told = planned(1, 0), Told()
     store.studies.save_plan(plan.study.study, plan.to_json(), "test")

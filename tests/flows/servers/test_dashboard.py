@@ -84,7 +84,7 @@ def link(home) -> Iterator[str]:
         yield link
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(link, chrome):
     page = chrome.new_page(viewport={"width": 1280, "height": 900})
     requests: list[str] = []
@@ -120,7 +120,7 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(link, chro
     page.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "widths"), [("light", WIDTHS), ("dark", WIDTHS[-1:])])
 def test_axe_core_finds_no_serious_fault_on_any_page(link, chrome, scheme, widths):
     page = chrome.new_page(color_scheme=scheme)
@@ -137,7 +137,7 @@ def test_axe_core_finds_no_serious_fault_on_any_page(link, chrome, scheme, width
     page.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_interrupt_ends_it_and_what_keeps_its_catalog_fresh(home):
     with serving(home) as (process, _, marker):
         wait_until(lambda: len(survivors(marker)) == 2)

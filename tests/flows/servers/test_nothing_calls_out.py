@@ -98,7 +98,7 @@ def test_an_attempt_to_call_out_is_noticed(tmp_path):
     assert outside(tmp_path / "notes") == ["192.0.2.1"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_reading_command_calls_out(home, tmp_path):
     commands = " && ".join(shlex.join([*LCE, *arguments]) for arguments in READING)
     done = isolated(traced(["sh", "-c", commands], tmp_path / "notes"), home, tmp_path)
@@ -106,7 +106,7 @@ def test_no_reading_command_calls_out(home, tmp_path):
     assert outside(tmp_path / "notes") == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_server_calls_out_from_its_start_to_its_end(home, tmp_path):
     lce = f"{LCE[0]} -c '{LCE[2]}'"
     ports = f"--port {unused_port()} --mlflow-port {unused_port()}"
@@ -116,7 +116,7 @@ def test_no_server_calls_out_from_its_start_to_its_end(home, tmp_path):
     assert outside(tmp_path / "notes") == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_dashboard_calls_nobody_while_its_pages_are_read(home, tmp_path, chromium):
     serve = [*LCE, "dashboard", "--port", str(unused_port()), "--no-refresh"]
     # strace itself ignores SIGTERM while it traces.
@@ -129,7 +129,7 @@ def test_the_dashboard_calls_nobody_while_its_pages_are_read(home, tmp_path, chr
     assert outside(tmp_path / "notes") == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_run_calls_out(migrated, library, tmp_path):
     home = new_home(migrated, tmp_path / "home")
     study = write_study(tmp_path, base_models=[{"name": "toy_llama", "steps": 2}], **FEW)

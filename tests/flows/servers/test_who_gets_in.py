@@ -42,7 +42,7 @@ from tests.support.studies import environment, new_home, start, wait_until
 from tests.support.tracked_studies import plan_study
 
 # The servers of a home take a minute of CPU time to start, and every machine shall pass.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 START_SECONDS = 300.0
 EXPERIMENTS = "/api/2.0/mlflow/experiments"

@@ -71,7 +71,6 @@ def said(folder: Path, work: Path, *options: str) -> tuple[int, str]:
     return process.returncode, told
 
 
-@pytest.mark.long
 def test_a_study_is_computed_elsewhere_killed_continued_and_imported(
     packed, finished, text, tmp_path
 ):

@@ -145,6 +145,7 @@ def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path, monkeypatch
     assert cheap["seeds"] > 1
 
 
+@pytest.mark.slow
 def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path):
     folders = {name: tmp_path / name for name in ("pg19", "longbench")}
     for folder in folders.values():

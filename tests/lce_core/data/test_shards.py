@@ -302,7 +302,7 @@ for blocks in map(int, sys.argv[2:]):
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_tokens(tmp_path):
     """A billion tokens in under 2 GB, by the bytes that each further token takes."""
     answer = subprocess.run(

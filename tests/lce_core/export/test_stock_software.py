@@ -180,7 +180,6 @@ def test_every_method_that_only_changes_frequencies_of_all_heads_is_exported_and
             assert refusal.where.startswith(f"{name}."), refusal
 
 
-@pytest.mark.long
 def test_stock_transformers_computes_our_logits_in_one_pass(compared):
     for case, found in compared:
         extended = case.extended()
@@ -190,7 +189,6 @@ def test_stock_transformers_computes_our_logits_in_one_pass(compared):
             assert worst < tolerance(case), (case.method, case.base.plugin_name, len(text), worst)
 
 
-@pytest.mark.long
 def test_cached_decoding_of_stock_transformers_is_ours(compared):
     for case, found in compared:
         decoded, prompt = found["decoded"], len(case.job["prompt"])
@@ -200,7 +198,6 @@ def test_cached_decoding_of_stock_transformers_is_ours(compared):
         assert worst < tolerance(case), (case.method, case.base.plugin_name, worst)
 
 
-@pytest.mark.long
 def test_a_folder_has_the_same_weights_stock_files_and_older_keys_alone(compared):
     generated = ["README.md", "config.json", "generation_config.json", "model.safetensors"]
     for case, _ in compared:

@@ -34,7 +34,7 @@ def test_the_search_gives_all_32_bases_of_table_2():
     assert [base / 1e6 for base in bases] == ORDER
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_finer_and_coarser_strides_choose_what_a_search_over_lists_chooses(monkeypatch):
     # Stride 10000 gave 2.84, not 3.18, at index 28 when every meeting counted for good.
     monkeypatch.setattr(search, "main_extrema", lambda base, *_: extrema_of_128(base))

@@ -73,6 +73,7 @@ def test_states_become_bf16_only_where_the_study_allows_it(make_job, monkeypatch
 
 
 @pytest.mark.usefixtures("every_second")
+@pytest.mark.slow
 def test_every_step_has_the_precision_that_the_record_names(make_job, monkeypatch):
     either = {
         "precision": "bf16",

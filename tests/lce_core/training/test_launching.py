@@ -79,7 +79,7 @@ def _joined(machines: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_machines_train_what_one_machine_trains(make_job, tmp_path):
     machines = _two_machines()
     shared: dict[str, Any] = {"processes": 2, "sharding": "shard", "num_steps": 3}
@@ -95,7 +95,7 @@ def test_two_machines_train_what_one_machine_trains(make_job, tmp_path):
             assert torch.equal(tensor, weights(job)[name]), name
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["driver", "joined"])
 def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job, killed):
     machines = _two_machines()
@@ -111,7 +111,7 @@ def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job, killed):
         assert driver.wait() != 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_process_that_hangs_fails_the_step_within_its_timeout(make_job, tmp_path):
     (tmp_path / "plugins" / "models").mkdir(parents=True)
     (tmp_path / "plugins" / "models" / "hanging_llama.py").write_text(HANGS)

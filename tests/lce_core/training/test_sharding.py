@@ -52,7 +52,7 @@ MODEL = UntiedLlama
 '''
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(make_job, tmp_path):
     (tmp_path / "plugins" / "models").mkdir(parents=True)
     (tmp_path / "plugins" / "models" / "untied_llama.py").write_text(UNTIED)

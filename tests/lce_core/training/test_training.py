@@ -195,7 +195,7 @@ def test_errors_of_launched_processes_keep_their_class(make_job):
     assert list(job.out.iterdir()) == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_end_when_their_driver_is_killed(make_job):
     job = make_job(num_steps=1_000_000, processes=2)
     with start(job) as driver:
@@ -208,7 +208,7 @@ def test_workers_end_when_their_driver_is_killed(make_job):
     assert left(family) == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_end_when_their_launcher_is_killed(make_job):
     job = make_job(num_steps=1_000_000, processes=2)
     family: list[int] = []

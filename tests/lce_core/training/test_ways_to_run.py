@@ -86,7 +86,7 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(make_job, method, t
     assert all(torch.equal(tensor, expected[name]) for name, tensor in checkpoint(second).items())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "sharding", "processes", "tolerance"),
     [
@@ -118,7 +118,7 @@ def test_processes_compute_what_one_computes_also_where_rows_do_not_divide(
 COPIES = {"precision": "bf16", "param_dtype": "bf16"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_job):
     one, two, mixed = (
         make_job({**training}, num_steps=4, processes=processes)

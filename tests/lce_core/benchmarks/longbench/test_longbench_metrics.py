@@ -60,7 +60,7 @@ def _published(test_data: Path, task: str, rule: str) -> float:
 @pytest.mark.parametrize(
     "task",
     [
-        pytest.param(task, marks=[pytest.mark.long] if task == "multi_news" else [])
+        pytest.param(task, marks=[pytest.mark.slow] if task == "multi_news" else [])
         for task in LCEG_SCORES
     ],
 )

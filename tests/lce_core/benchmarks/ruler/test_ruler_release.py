@@ -46,7 +46,7 @@ def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(recorded, f
     equals_the_release(task, int(length), folders)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(task, folders):
     equals_the_release(task, LONGEST, folders)

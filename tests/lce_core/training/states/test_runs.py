@@ -35,7 +35,7 @@ def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job):
     BASE.load(half.out / "model", torch.float32)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_processes_round_like_one_and_share_their_points(make_job):
     training = {**HALF, "tokens_per_step": 2 * ROW_LENGTH, "warmup_steps": 0, "ema_decay": 0.5}
     base = BASE.initialise(0)
@@ -66,7 +66,7 @@ def test_two_processes_round_like_one_and_share_their_points(make_job):
     assert losses(alone) == pytest.approx(losses(undisturbed), rel=0.03)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_weights_that_stay_fp32_are_shared_beside_bf16_ones(make_job, tmp_path):
     changes: dict[str, Any] = {
         "method": METHODS.parse({"name": "clex"}, "method").identity(),
@@ -86,7 +86,7 @@ def test_copies_with_bf16_states_are_refused(make_job):
         run(make_job(HALF, processes=2, sharding="replicate"), silent)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_bf16_states_reach_the_loss_of_fp32_states_within_the_noise_of_seeds(make_job):
     def reached(training: dict[str, Any], seed: int) -> float:
         job = make_job(training, num_steps=25, seed=seed)

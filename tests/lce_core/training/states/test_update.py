@@ -75,7 +75,7 @@ def test_blocks_are_updated_like_the_whole(monkeypatch, size):
 
 
 @needs_compiler
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_compiled_updates_equal_uncompiled_ones():
     with fresh_compiler():
