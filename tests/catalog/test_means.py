@@ -301,7 +301,6 @@ OTHER_TASKS = [*COMPARABLE, *whole("clex", "fwe qa_1", 2, 1.0)]
 @example([FEWER_SEEDS, WITHOUT_THE_HARDEST_TASK])
 @example([OTHER_TASKS, COMPARABLE, COMPARABLE[::-1]])
 @given(studies())
-@pytest.mark.slow
 def test_means_of_studies_with_random_holes(drawn):
     with tempfile.TemporaryDirectory() as folder:
         catalog = written(Path(folder), drawn)
