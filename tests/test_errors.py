@@ -44,6 +44,7 @@ def test_an_error_names_the_value_that_it_is_about_and_what_to_do(
 
 
 FOREIGN = {
+    "lce/__init__.py": {"ImportError"},
     "lce/commands/": {"typer.Exit"},
     "lce_core/contracts/": {"AssertionError"},
     "lce_core/corpora/_rows.py": {"ConnectionError"},

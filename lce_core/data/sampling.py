@@ -62,7 +62,7 @@ def draw_documents(
             "corpus",
             "no tokens in the training split",
             "text to train on",
-            "add text, or lower held_out_percent",
+            "add text that no held-out document has, or lower held_out_percent",
         )
     in_domain = [domains == domain for domain in range(len(names))]
     available = [int(lengths[there].sum()) for there in in_domain]

@@ -1,5 +1,6 @@
 """What a command tells the shell when it ends with an error."""
 
+import os
 import subprocess
 import sys
 
@@ -7,8 +8,8 @@ import pytest
 
 from lce import cli
 from lce_core import errors
+from lce_core.environment import for_child
 from lce_core.errors import StudyIncompleteError
-from tasks.own_code import child_environment
 
 CODES = {
     "StudyIncompleteError": 1,
@@ -61,7 +62,7 @@ def test_a_plugin_that_closes_standard_output_is_told_so(closing):
         "sys.argv = ['lce', 'models']; cli.main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=child_environment(), capture_output=True, text=True
+        [sys.executable, "-c", code], env=for_child(os.environ), capture_output=True, text=True
     )
     assert done.returncode == 2
     assert done.stderr.startswith("lce: standard output: got a stream that is closed; expected ")

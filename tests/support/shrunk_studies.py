@@ -317,7 +317,7 @@ def study_folders(study: StudySpec, root: Path) -> dict[str, Path]:
         folders[name].mkdir(exist_ok=True)
         lines = [
             {
-                "text": f"Document {number}. {STORY * 20}",
+                "text": f"Document {number} of {domain}. {STORY * 20}",
                 corpus.get("domain_field", "domain"): domain,
             }
             for domain in study.corpus.domains()

@@ -26,6 +26,7 @@ from prefect.settings import (
 )
 
 from flows.servers import daemons, doctor
+from flows.servers.prefect_database import prefect_database
 from lce_core import environment
 from lce_core.environment import for_child, passed
 from lce_core.execution import Execution
@@ -33,6 +34,7 @@ from tasks import worker_process
 from tasks.progress_tracker import ProgressTracker
 from tasks.ray_engine import cluster
 from tasks.slots import Slot
+from tasks.sqlite_damage import sqlite_url
 from tasks.unit_tasks import unit_task
 from tasks.workers import Pool
 from tests.support.hostile_variables import NEVER, PROXIES
@@ -61,12 +63,14 @@ def test_what_changes_a_run_reaches_no_process(name, tmp_path, monkeypatch):
         daemons.environment(tmp_path),
         cluster.environment()["env_vars"],
     )
-    ours = (before, str(tmp_path / "prefect"))
+    database = sqlite_url(prefect_database(tmp_path), "sqlite+aiosqlite")
+    ours = (before, str(tmp_path / "prefect"), database)
     assert all(variables.get(name) in (None, *ours) for variables in built)
     assert all(variables["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT) for variables in built)
 
 
 def test_a_user_can_name_what_shall_pass_and_learns_what_does_not(monkeypatch):
+    monkeypatch.setattr(environment, "removed", {})
     mine = {"MY_TOKEN": "t", "UCX_TLS": "tcp", "WORLD_SIZE": "2", "LS_COLORS": "x", "PATH": "/bin"}
     assert passed(mine) == {"PATH": "/bin"}
     named = {**mine, "LCE_PASS": "UCX_*, MY_TOKEN"}
