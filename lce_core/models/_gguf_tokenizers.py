@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.pre_tokenizers import PreTokenizer
     from transformers import PreTrainedTokenizerFast
 
 Read = Callable[[str], Any]
@@ -16,6 +17,11 @@ _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 User-defined tokens never merge with their neighbours."""
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Character that stands for a space in SentencePiece's pieces."""
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""Expression of Qwen2's tokenizer.json, of whose matches each is encoded alone."""
 
 
 def byte_level(read: Read, context: int) -> PreTrainedTokenizerFast:
@@ -23,20 +29,35 @@ def byte_level(read: Read, context: int) -> PreTrainedTokenizerFast:
 
     `context` is the longest text in tokens, for the tokenizer's warnings.
     """
+    from tokenizers import pre_tokenizers
+
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    named = {"bos": "bos", "eos": "eos", "unk": "unknown"}
+    return _wrapped(_byte_level(read, digits, words), read, context, named)
+
+
+def qwen2(read: Read, context: int) -> PreTrainedTokenizerFast:
+    """Build Qwen2's byte-level BPE tokenizer: normal form C, and words as `_QWEN2` splits them."""
+    from tokenizers import Regex, normalizers, pre_tokenizers
+
+    words = pre_tokenizers.Split(Regex(_QWEN2), "isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    built = _byte_level(read, words, to_bytes)
+    built.normalizer = normalizers.NFC()
+    return _wrapped(built, read, context, {"eos": "eos", "pad": "padding"})
+
+
+def _byte_level(read: Read, *splits: PreTokenizer) -> Tokenizer:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     tokens = read("tokenizer.ggml.tokens")
     merges = [tuple(merge.split(" ")) for merge in read("tokenizer.ggml.merges")]
     built = Tokenizer(models.BPE(vocab=_numbered(tokens), merges=merges))
-    built.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
+    built.pre_tokenizer = pre_tokenizers.Sequence(list(splits))
     built.decoder = decoders.ByteLevel()
     _add_special(built, tokens, read("tokenizer.ggml.token_type"))
-    return _wrapped(built, tokens, read, context, {"bos": "bos", "eos": "eos", "unk": "unknown"})
+    return built
 
 
 def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
@@ -83,7 +104,7 @@ def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
         ]
     )
     named = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-    return _wrapped(built, tokens, read, context, named)
+    return _wrapped(built, read, context, named)
 
 
 def _merges(scores: Mapping[str, float], numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -113,11 +134,12 @@ def _add_special(built: Tokenizer, tokens: Sequence[str], types: Sequence[int]) 
 
 
 def _wrapped(
-    built: Tokenizer, tokens: Sequence[str], read: Read, context: int, named: Mapping[str, str]
+    built: Tokenizer, read: Read, context: int, named: Mapping[str, str]
 ) -> PreTrainedTokenizerFast:
     """Wrap a tokenizer for transformers; `named` maps its names of special tokens to GGUF's."""
     from transformers import PreTrainedTokenizerFast
 
+    tokens = read("tokenizer.ggml.tokens")
     return PreTrainedTokenizerFast(
         tokenizer_object=built,
         model_max_length=context,

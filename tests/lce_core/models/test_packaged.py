@@ -10,11 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models._gguf import convert
-from tests.support.data.packaged_models import TinyPackaged, pinned, serve, write_gguf, write_wheel
+from tests.support.data.packaged_models import (
+    MERGES,
+    TOKENS,
+    TinyPackaged,
+    TinyQwen,
+    pinned,
+    serve,
+    write_gguf,
+    write_wheel,
+)
 from tests.support.repository import ROOT
 
 TEXT = "the thane, in 1 3 the\nthin <|im_end|> naïve 日"
@@ -49,6 +58,30 @@ def test_weights_and_tokens_are_those_of_transformers_own_reader(served, tmp_pat
     # llama.cpp's pre-tokenizer of this name keeps digits apart, which that reader does not.
     assert tokenizer.tokenize("12 the") == ["1", "2", "Ġthe"]
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|im_start|>", "<|im_end|>")
+
+
+def test_weights_and_tokens_of_qwen_are_those_of_transformers(tmp_path):
+    write_gguf(tmp_path / "tiny.gguf", is_qwen=True)
+    folder = tmp_path / "converted"
+    folder.mkdir()
+    convert(tmp_path / "tiny.gguf", TinyQwen(), folder)
+    weights = TinyQwen().load(folder, torch.float32).state_dict()
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="tiny.gguf", dtype=torch.float32
+    )
+    assert weights.keys() == theirs.state_dict().keys()
+    for name, tensor in theirs.state_dict().items():
+        assert torch.equal(weights[name], tensor), name
+    tokenizer = TinyQwen().tokenizer(folder)
+    reference = Qwen2Tokenizer(
+        vocab={token: number for number, token in enumerate(TOKENS)},
+        merges=[tuple(merge.split()) for merge in MERGES],
+        eos_token="<|im_end|>",
+    )
+    for text in (TEXT, "They'll  an  the\r\n\n 12 a\u0301 THE'S\t(the)\n ", "the the"):
+        assert tokenizer(text).input_ids == reference(text).input_ids, text
+    assert (tokenizer.bos_token, tokenizer.eos_token) == (None, "<|im_end|>")
+    assert tokenizer.pad_token == "<|endoftext|>"
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
 from lce_core.models import LocalLayers, ModelShape
-from lce_core.models._architectures import Gemma3, Llama
+from lce_core.models._architectures import Gemma3, Llama, Qwen2
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._wheels import WheelFile
 from lce_core.rope import RopeGeometry
@@ -44,10 +45,21 @@ class TinyPackaged(PackagedModel, Llama):
     end: ClassVar[int] = 2
 
 
-def write_gguf(file: Path, **changes: object) -> None:
+class TinyQwen(PackagedModel, Qwen2):
+    """The same sizes with biases and an output matrix of its own."""
+
+    plugin_name = "tiny_qwen"
+    geometry: ClassVar[RopeGeometry] = TinyPackaged.geometry
+    shape: ClassVar[ModelShape] = replace(TinyPackaged.shape, tied_embeddings=False)
+    wheels: ClassVar[tuple[WheelFile, ...]] = ()
+    end: ClassVar[int] = 2
+
+
+def write_gguf(file: Path, *, is_qwen: bool = False, **changes: object) -> None:
     """A random Q4_1 model of that architecture; `changes` replace metadata, None leaves it out."""
     geometry, shape = TinyPackaged.geometry, TinyPackaged.shape
-    writer = gguf.GGUFWriter(file, str(changes.get("architecture", "llama")))
+    prefix = "qwen2" if is_qwen else "llama"
+    writer = gguf.GGUFWriter(file, str(changes.get("architecture", prefix)))
     numbers: dict[str, object] = {
         "block_count": shape.num_layers,
         "embedding_length": shape.hidden_size,
@@ -60,15 +72,16 @@ def write_gguf(file: Path, **changes: object) -> None:
     }
     for key, value in {**numbers, **changes}.items():
         if key in numbers and value is not None:
-            writer.add_uint32(f"llama.{key}", int(str(value)))
-    writer.add_float32("llama.rope.freq_base", geometry.theta)
-    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+            writer.add_uint32(f"{prefix}.{key}", int(str(value)))
+    writer.add_float32(f"{prefix}.rope.freq_base", geometry.theta)
+    epsilon = 1e-6 if is_qwen else 1e-5
+    writer.add_float32(f"{prefix}.attention.layer_norm_rms_epsilon", epsilon)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
+    writer.add_tokenizer_pre("qwen2" if is_qwen else "smollm")
     writer.add_token_list(TOKENS)
     writer.add_token_types([3] * len(CONTROL) + [1] * (len(TOKENS) - len(CONTROL)))
     writer.add_token_merges(MERGES)
-    for name, number in (("bos", 1), ("eos", 2), ("unk", 0)):
+    for name, number in (("bos", 1), ("eos", 2), ("pad" if is_qwen else "unk", 0)):
         getattr(writer, f"add_{name}_token_id")(number)
     rng = np.random.default_rng(0)
     hidden, inner = shape.hidden_size, shape.intermediate_size
@@ -87,6 +100,8 @@ def write_gguf(file: Path, **changes: object) -> None:
             add(name, hidden, quantised=False)
     add("token_embd.weight", shape.vocab_size, hidden)
     add("output_norm.weight", hidden, quantised=False)
+    if is_qwen:
+        add("output.weight", shape.vocab_size, hidden)
     for layer in range(shape.num_layers):
         for part, rows, columns in (
             ("attn_q", hidden, hidden),
@@ -98,6 +113,8 @@ def write_gguf(file: Path, **changes: object) -> None:
             ("ffn_down", hidden, inner),
         ):
             add(f"blk.{layer}.{part}.weight", rows, columns)
+            if is_qwen and part in ("attn_q", "attn_k", "attn_v"):
+                add(f"blk.{layer}.{part}.bias", rows, quantised=False)
         add(f"blk.{layer}.attn_norm.weight", hidden, quantised=False)
         if layer or "lacking" not in changes:
             add(f"blk.{layer}.ffn_norm.weight", hidden, quantised=False)
