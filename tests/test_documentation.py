@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import importlib.util
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -148,50 +145,6 @@ def test_axe_core_finds_no_serious_fault_on_the_site(site, chrome):
             page.goto((site / name / "index.html").as_uri())
             assert faults(page) == [], (scheme, name)
         page.close()
-
-
-@pytest.fixture(scope="module")
-def imports() -> ModuleType:
-    """docs/imports.py, which reads the sources once."""
-    spec = importlib.util.spec_from_file_location("imports", ROOT / "docs" / "imports.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules["imports"] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
-    files = script.read_diagrams()[2]
-    script.imports_of_files = lambda packages: files
-    return script
-
-
-def test_the_picture_of_imports_is_that_of_the_source(imports):
-    picture = text("docs/imports.svg")
-    drawn = imports.draw(*imports.read_diagrams()[:2])
-    assert picture == drawn, "python docs/imports.py --svg docs/imports.svg"
-    boxes = [
-        (box.attrib["class"], float(box.attrib["x"]), float(box.attrib["width"]))
-        for box in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}rect")
-        if "class" in box.attrib
-    ]
-    ((_, left, width),) = (box for box in boxes if box[0] == "house")
-    assert all(left <= x and x + wide <= left + width for _, x, wide in boxes)
-
-
-@pytest.mark.parametrize(
-    ("module", "imported", "complaint"),
-    [
-        ("lce_core.devices", "lce_core.training.job", "devices imports training, which"),
-        ("catalog.status", "lce.cli", "catalog imports lce, which"),
-        ("lce_core.store.records", "lce_core.store.artifacts", "circle: lce_core."),
-    ],
-)
-def test_an_arrow_up_or_round_is_named(imports, monkeypatch, capsys, module, imported, complaint):
-    files = imports.imports_of_files(())
-    files = {**files, module: files[module] | {imported}}
-    monkeypatch.setattr(imports, "imports_of_files", lambda packages: files)
-    monkeypatch.setattr(sys, "argv", ["imports.py"])
-    assert imports.main() == 1
-    assert complaint in capsys.readouterr().out
 
 
 def kept_scores(study: str) -> dict[tuple[str, str, str, str, int, str], dict[str, str]]:
