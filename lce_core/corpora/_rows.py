@@ -20,7 +20,6 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from backports import zstd
 
 from lce_core.errors import DataError
 from lce_core.hub import http_errors
@@ -153,6 +152,8 @@ def _unpacked(stream: BinaryIO, file: str) -> BinaryIO:
     if file.endswith(".gz"):
         return cast("BinaryIO", gzip.open(stream))
     if file.endswith(".zst"):
+        from backports import zstd  # a machine that computes packed studies may lack it
+
         return cast("BinaryIO", zstd.open(stream))
     # A hub file has no `readline` with a limit of its own.
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 20)  # type: ignore[type-var]
@@ -267,8 +268,8 @@ def _readable(file: str) -> Iterator[None]:
         ValueError,
         EOFError,
         zlib.error,
-        zstd.ZstdError,
         pa.ArrowException,
+        *_zstd_errors(file),
         *http_errors(),
     ) as error:
         if file.startswith(_HUB) and isinstance(error, http_errors()):
@@ -277,6 +278,14 @@ def _readable(file: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             raise unreadable(file, error.strerror) from error
         raise unreadable(file, f"{type(error).__name__}: {reason}".rstrip(": ")) from error
+
+
+def _zstd_errors(file: str) -> tuple[type[Exception], ...]:
+    if not file.endswith(".zst"):
+        return ()
+    from backports import zstd
+
+    return (zstd.ZstdError,)
 
 
 def _too_long(where: str | Path, what: str) -> DataError:

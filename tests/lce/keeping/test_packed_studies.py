@@ -79,7 +79,8 @@ def test_a_study_is_computed_elsewhere_killed_continued_and_imported(
     cells = elsewhere / "artifacts" / "cell"
     where = ("--home", str(elsewhere), *cpu)
     first = offline(folder, tmp_path / "bare", *where)
-    wait_until(lambda: cells.is_dir() and any(cells.glob("[!.]*")))
+    wait_until(lambda: (cells.is_dir() and any(cells.glob("[!.]*"))) or first.poll() is not None)
+    assert first.returncode is None, "ended before it could be killed"
     first.send_signal(signal.SIGKILL)
     first.wait()
     status, told = said(folder, tmp_path / "bare", *where, "--out", str(tmp_path / "results"))
