@@ -28,5 +28,6 @@ def prefect_damage(home: Path) -> str | None:
 
 def mend_prefect(home: Path) -> None:
     """Rename an unusable database before a server starts, so that the server creates a new one."""
+    # Never while a server runs: it would go on writing to the renamed file.
     if why := prefect_damage(home):
         set_aside(prefect_database(home), why)

@@ -238,5 +238,6 @@ class _RecordingCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
+        # In place of keys and values, so that the recorded graph ends before attention.
         postponed = Postponed(self, layer_idx, key_states, value_states)
         return postponed, postponed

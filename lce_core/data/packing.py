@@ -184,6 +184,7 @@ def _write_rows(
     digests = {name: hashlib.sha256() for name in names}
     done, began = 0, time.monotonic()
     with ExitStack() as stack:
+        # No memory map: on a full disk a write raises an error, and a memory map kills the process.
         files = {name: stack.enter_context((out / name).open("wb")) for name in names}
         for number, block in enumerate(blocks):
             rng = np.random.default_rng([seed, _PREPARATION, number])

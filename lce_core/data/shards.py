@@ -177,8 +177,8 @@ def _publish(
 
 def _link(old: Path, new: Path) -> None:
     """Hard-link a file into the output folder, or copy it on file systems without hard links."""
+    # The file stays at `old` too: a run that is killed before the step ends continues from it.
     try:
         os.link(old, new)
-    # Copy on file systems without hard links.
     except OSError:
         shutil.copyfile(old, new)

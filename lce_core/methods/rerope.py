@@ -40,7 +40,7 @@ class ReRope(Method):
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
         if self.leak is None:
-            return None
+            return None  # distances stop growing at the window
         window = self.attention(geometry, lengths).window
         return (geometry.trained_context - 1 - window) * self.leak + window + 1
 

@@ -3,7 +3,8 @@
 A cached fact, such as a digest, is valid while path, size, mtime, ctime and inode of all its files
 are unchanged. File system clocks have a limited resolution: a file can change twice within one tick
 without a change of its times. Like git, this module therefore caches no facts about files that
-changed less than `TICK_SECONDS` ago or while they were read.
+changed less than `TICK_SECONDS` ago or while they were read. A local clock ahead of the file
+server's makes files look older, which matters only for those that changed moments ago.
 
 The first line of home/cache/files is the sha256 of the rest. Each process that saves merges its
 facts into the file under a lock. A damaged or lost cache costs only time.
