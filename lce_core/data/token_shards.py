@@ -94,9 +94,7 @@ def _index(
         got = f"documents with {int(lengths.sum())} tokens instead of {facts['tokens']}"
         raise damaged(folder / INDEX, got)
     keys = table["key"].to_numpy()
-    # Earlier versions of lce wrote no keys of texts. Names differ, so no text counts as a copy.
-    texts = table["text"].to_numpy() if "text" in table.column_names else keys
-    return table["held_out"].to_numpy(), domains, lengths, keys, texts
+    return table["held_out"].to_numpy(), domains, lengths, keys, table["text"].to_numpy()
 
 
 def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

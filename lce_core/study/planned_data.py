@@ -94,6 +94,7 @@ class Text:
             num_rows=num_rows,
             upsampling=self.study.upsampling,
             seed=seed,
+            leaves_out_copies=self.study.corpus.leaves_out_copies,
         )
         name = f"{self._name()}-{row_length}-s{seed}"
         return add_step(steps, make_step(spec, name, self._shards(steps), self._axes()))

@@ -85,7 +85,7 @@ class TokensSpec(TextSpec):
     """Tokenise a streamed corpus into shards, which steps of rows and held-out text read."""
 
     kind: ClassVar[str] = "tokens"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     order: ClassVar[int] = -1
     submitted_as: ClassVar[str] = "sample"
 
@@ -102,6 +102,8 @@ class RowsSpec(TextSpec):
     num_rows: int
     upsampling: Upsampling
     seed: int
+    leaves_out_copies: bool = False
+    """`Corpus.leaves_out_copies`."""
 
 
 class HeldOutSpec(TextSpec):
