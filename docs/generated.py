@@ -1,9 +1,9 @@
 """MkDocs hook of `make docs`: generate reference pages from the code, and adapt links.
 
 Generated pages list methods, benchmarks, recipes, exports, catalog views, keys of a study file and
-commands. README.md and other documents at the root of the repository become pages too. A link to a
-source file leads to the page that is generated from it; other links to source files become plain
-text, because the site contains no source files. On GitHub the same links lead to the files.
+commands. README.md becomes the first page. A link to a source file leads to the page that is
+generated from it; other links to source files become plain text, because the site contains no
+source files. On GitHub the same links lead to the files.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.tuning import Tune
 
 ROOT = Path(__file__).resolve().parent.parent
-FROM_ROOT = {
-    "README.md": "index.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-    "CHANGELOG.md": "changelog.md",
-}
-"""Document at the root of the repository: its page of the site."""
+FRONT = "README.md"
 SOURCES = {
     "lce_core/methods": "methods.md",
     "lce_core/benchmarks": "benchmarks.md",
@@ -194,24 +188,23 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages and the documents at the root of the repository to the site."""
+    """Add the generated pages and README.md to the site."""
     for name, write in GENERATED.items():
         files.append(File.generated(config, name, content=write()))
-    for source, name in FROM_ROOT.items():
-        files.append(File.generated(config, name, content=(ROOT / source).read_text("utf-8")))
+    files.append(File.generated(config, "index.md", content=(ROOT / FRONT).read_text("utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Replace links to files of the repository by links to pages; leave code blocks unchanged."""
     name = page.file.src_uri
-    source = next((file for file, made in FROM_ROOT.items() if made == name), f"docs/{name}")
+    source = FRONT if name == "index.md" else f"docs/{name}"
 
     def resolve(link: re.Match[str]) -> str:
         text, target, anchor = link[1], link[2], link[3] or ""
         text = _LINK.sub(resolve, text)
         path = os.path.normpath(Path(source).parent / target)
-        found = FROM_ROOT.get(path) or SOURCES.get(path)
+        found = "index.md" if path == FRONT else SOURCES.get(path)
         if path.startswith("docs/") and not path.endswith(".py"):
             found = path.removeprefix("docs/")
         if found is None:

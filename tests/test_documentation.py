@@ -45,9 +45,7 @@ from tests.support.studies import lce
 
 DOCUMENTS = {
     path: path.read_text(encoding="utf-8")
-    for path in sorted(
-        [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-    )
+    for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 }
 
 
@@ -91,7 +89,7 @@ def test_every_command_option_and_key_has_a_meaning():
 
 
 def test_documents_name_only_files_and_modules_that_exist():
-    folders = "lce_core|catalog|tasks|flows|dashboards|lce|tests|perf|docs|examples"
+    folders = "lce_core|catalog|tasks|flows|dashboards|lce|tests|perf|docs"
     paths = named(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)")
     modules = named(r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.(?!md\b)\w+)+)")
     every = paths | {module.replace(".", "/") for module in modules}

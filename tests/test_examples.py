@@ -1,4 +1,4 @@
-"""The plug-ins in examples/plugins keep the contracts and say what transformers and json say."""
+"""The example plug-ins keep the contracts and say what transformers and json say."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 from tests.support.cells import benchmark, request
 from tests.support.repository import ROOT
 
-FOLDER = ROOT / "examples" / "plugins"
+FOLDER = ROOT / "docs" / "examples" / "plugins"
 STUDY = FOLDER / "study.yaml"
 PLACES: dict[str, Registry[Any]] = {"methods": METHODS, "benchmarks": BENCHMARKS}
 TOY = MODELS.load("toy_llama").geometry

@@ -32,7 +32,7 @@ def test_the_commands_of_a_report_compute_an_own_study_again(tmp_path):
     folder = tmp_path / "with a space"
     folder.mkdir()
     library_text(folder / "text")
-    plugins, home = str(ROOT / "examples" / "plugins"), tmp_path / "home"
+    plugins, home = str(ROOT / "docs" / "examples" / "plugins"), tmp_path / "home"
     study, text = write_study(folder, STUDY), f"text={folder / 'text'}"
     lce(home, "worker", study, "--plugins", plugins, "--data-folder", text)
     lce(home, "report", "own")

@@ -163,7 +163,7 @@ def test_the_code_of_the_page_runs(home, monkeypatch):
 
 
 def test_the_notebook_runs(home, monkeypatch):
-    notebook = json.loads((ROOT / "examples" / "results.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads((ROOT / "docs/examples/results.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] for cell in cells)  # outputs would grow stale
     names = executed(("".join(cell["source"]) for cell in cells), home, monkeypatch)

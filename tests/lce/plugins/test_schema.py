@@ -34,7 +34,7 @@ def test_shipped_studies_and_the_first_of_the_docs_are_valid(validator):
 
 
 def test_a_study_of_own_plugins_is_valid_with_their_folder(validator):
-    folder = ROOT / "examples" / "plugins"
+    folder = ROOT / "docs" / "examples" / "plugins"
     study = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
     assert errors(validator, study) != []
     with plugins_removed_after():
