@@ -41,7 +41,8 @@ def spec_error(
         return _raised_by_validator(first["ctx"]["error"], place, got)
     if first["type"] == "missing":
         return SpecError(place, "nothing", "a value for this key", "add the key" + others)
-    return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
+    remedy = _remedy(first["input"], is_text=first["type"] == "string_type")
+    return SpecError(place, got, _expectation(first["msg"]), remedy + others)
 
 
 def _raised_by_validator(error: ValueError, place: str, got: str) -> SpecError:
@@ -72,7 +73,9 @@ def _joint(where: str) -> str:
     return " " if where.endswith(":") else "."
 
 
-def _remedy(given: object) -> str:
+def _remedy(given: object, is_text: bool) -> str:
+    if is_text and isinstance(given, bool | int | float):
+        return "put the value in quotes; without them YAML reads no, on or 3 as another type"
     if isinstance(given, str):
         with contextlib.suppress(ValueError, ArithmeticError):
             if math.isfinite(number := float(given)):

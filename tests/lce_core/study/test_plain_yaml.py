@@ -86,6 +86,12 @@ def test_a_number_that_yaml_reads_as_another_is_refused_with_advice_that_works(t
         plain_yaml(one, "f")
 
 
+@pytest.mark.parametrize("name", ["no", "on", "3", "1e9"])
+def test_a_name_that_yaml_reads_as_another_type_needs_quotes(name):
+    assert "put the value in quotes" in refusal(SMOKE.replace("study: smoke", f"study: {name}"))
+    assert parse_study(SMOKE.replace("study: smoke", f"study: '{name}'"), "my.yaml").study == name
+
+
 @given(st.text(alphabet="ab:-[]{},&*!'\"#|>%@\n 0159.xe~\t\x85\u2028", max_size=200))
 def test_any_text_is_read_or_refused_with_one_error(text):
     with contextlib.suppress(SpecError):
