@@ -22,6 +22,7 @@ from lce_core.hub import is_address
 from lce_core.models import LanguageModel
 from lce_core.statistics.designs import Design
 from lce_core.statistics.power import ALPHA, UNRELATED
+from lce_core.statistics.spending import look_levels
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.spec import StudySpec
 from lce_core.study.variants import CONTROL
@@ -163,7 +164,7 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
         if not tasks:
             continue
         benchmark = entries[where[1], tasks[0], where[2], *methods[0]]
-        level = ALPHA * one.get("weight", 1.0)
+        level = last_level(study) * one.get("weight", 1.0)
         is_ranking = one["expected"] == "predicts"
         test = sizes.test(
             benchmark,
@@ -180,6 +181,14 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
         text = one["text"].rstrip(".")
         found.append(Comparison(one["entry"], text, where[2], test if is_known else None))
     return found
+
+
+def last_level(study: StudySpec) -> float:
+    """Return the level of the last look, which has all seeds; without `looks`, 0.05.
+
+    Probabilities at it are lower bounds, because an earlier look may decide too.
+    """
+    return look_levels(study.looks)[-1] if study.looks else ALPHA
 
 
 def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> list[dict[str, Any]]:
@@ -204,8 +213,8 @@ def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> li
 def lines(found: Sequence[Comparison], num_seeds: int, options: Options) -> Iterator[str]:
     """Yield a heading, and what the study can decide of each expectation."""
     heading = (
-        "Expectations. Each is tested if all before it are decided, at 0.05 (times its weight)"
-        " divided by its number of comparisons."
+        "Expectations. Each is tested if all before it are decided, at 0.05 (with `looks`, at the"
+        " level of the last one; times its weight) divided by its number of comparisons."
         if any(one.entry is not None for one in found)
         else "No `expects`: each method is compared with the base model at 0.05. The report"
         " corrects for all comparisons, and finds fewer differences."

@@ -63,6 +63,19 @@ def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_
     assert one["probability"] == mcnemar_power(40, 0.2, alpha=0.05 / 2)
 
 
+def test_the_last_of_several_looks_has_its_part_of_the_level(tmp_path):
+    plan = planned(
+        tmp_path,
+        {"name": "passkey", "lengths": [4096], "num_samples": 40},
+        expects=[{"better": "yarn", "than": ["none"], "benchmark": "passkey"}],
+        looks=[2, 3],
+    )
+    # 1.96 / sqrt(2/3) is a normal quantile of 0.0164 on both sides, spent at the first look.
+    (passkey,) = told(plan)
+    assert passkey["alpha"] == pytest.approx(0.05 - 0.01637, abs=1e-5)
+    assert passkey["probability"] < mcnemar_power(120, 0.2, alpha=0.05)
+
+
 def test_documents_of_the_corpus_limit_what_windows_seem_to_give(tmp_path):
     """Seven held-out documents of 9,000 to 15,000 bytes, of which windows start in five."""
     entry = {"name": "perplexity", "profile": "fast", "domains": ["prose"], "max_tokens": 16384}
