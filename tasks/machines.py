@@ -49,8 +49,8 @@ def cpu_quotas(
 ) -> list[float]:
     """Return the CPU limits, in cores, of this process's cgroup and its parents.
 
-    Reads both versions of cgroups. A container may see the path of its host in `own`, but only its
-    own part of the tree in `mounted`, so missing files are skipped.
+    `own` lists the cgroups of this process, `mounted` is the file system of both versions. In a
+    container `own` may name folders that `mounted` lacks; these are skipped.
     """
     quotas = []
     for line in _text(own).splitlines():
