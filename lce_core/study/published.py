@@ -9,7 +9,8 @@ This module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from lce_core.methods import request_table
 from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.stated import PLAIN, TYPES, stated_parameters, stated_table
-from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
 MOST_ADDED_TOKENS = 64
@@ -31,6 +31,22 @@ _AGREEMENT = 1e-6
 _ADAPTER = "adapter_config.json"
 _LEARNED = "extension.safetensors"
 _INSERTED = "landmark_token_id"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Digest of a plug-in's local input, or why it is missing; both None without local input."""
+
+    digest: str | None
+    absent: str | None
+
+    @classmethod
+    def of(cls, digest: Callable[[], str | None]) -> Data:
+        """Store the result of `digest`, or the message of its UnavailableError as `absent`."""
+        try:
+            return cls(digest(), None)
+        except UnavailableError as error:
+            return cls(None, str(error))
 
 
 def published_weights(
