@@ -36,14 +36,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lce_core.errors import SpecError
-from lce_core.store.failure_notes import FailureNotes
-from lce_core.store.failures import classify, disk_full
+from lce_core.store.failures import FailureNotes, classify, disk_full
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.lease import Lease
 from lce_core.store.listing import Listing, find
-from lce_core.store.modes import follow_folder
-from lce_core.store.odd_files import make_folder, no_folder, remove
+from lce_core.store.odd_files import follow_folder, make_folder, no_folder, remove
 from lce_core.store.parts import Parts
 from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
 from lce_core.store.steps import Step

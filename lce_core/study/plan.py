@@ -44,12 +44,12 @@ from lce_core.study.step_kinds import (
     HeldOutSpec,
     RowsSpec,
     SearchSpec,
+    StepSpec,
     Tokenizer,
     TokensSpec,
     TrainingSpec,
     kind_named,
 )
-from lce_core.study.step_spec import StepSpec
 from lce_core.study.training_budget import reference_flops, steps_for_flops, steps_for_tokens
 from lce_core.study.tuning import BEST, changed
 
