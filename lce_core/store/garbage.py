@@ -125,8 +125,8 @@ def _holdings(store: Store) -> _Holdings:
             continue  # not written by a store
         step_id = folder.name[-ID_DIGITS:]
         held.folders.setdefault(step_id, []).append(folder)
-        with contextlib.suppress(OSError, ValueError):
-            held.records[step_id] = Record.read(folder)
+        if record := Record.find(folder):
+            held.records[step_id] = record
     return held
 
 

@@ -90,11 +90,11 @@ def _finite(digits: str) -> float:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return "a folder" or "not a regular file", for error messages; None for a regular file."""
+    """Return what is in the place of a regular file, for error messages; None if nothing is."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return "a folder"
-    return None if stat.S_ISREG(mode) else "not a regular file"
+    return None if stat.S_ISREG(mode) else "a device, pipe or socket"
 
 
 def put(aside: Path, path: Path) -> None:

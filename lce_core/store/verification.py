@@ -283,7 +283,5 @@ def _reread(
 
 
 def _size(folder: Path) -> int:
-    try:
-        return sum(entry.bytes for entry in Record.read(folder).files_in(folder).values())
-    except (OSError, ValueError):
-        return 0
+    record = Record.find(folder)
+    return sum(entry.bytes for entry in record.files_in(folder).values()) if record else 0

@@ -35,7 +35,14 @@ from lce_core.store.steps import Step, make_step
 from lce_core.study.plan_checks import check_variant, why_unavailable
 from lce_core.study.published import Data, check_sizes, published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
-from lce_core.study.step_cost import StepCost, finetune_cost, total_cost
+from lce_core.study.step_cost import (
+    StepCost,
+    finetune_cost,
+    reference_flops,
+    steps_for_flops,
+    steps_for_tokens,
+    total_cost,
+)
 from lce_core.study.step_kinds import (
     BaseSpec,
     CellSpec,
@@ -50,7 +57,6 @@ from lce_core.study.step_kinds import (
     TrainingSpec,
     kind_named,
 )
-from lce_core.study.training_budget import reference_flops, steps_for_flops, steps_for_tokens
 from lce_core.study.tuning import BEST, changed
 
 Steps = dict[str, Step]
