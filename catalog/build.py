@@ -31,7 +31,7 @@ from catalog.origin import Maker, state_digest
 from catalog.paper_tables import paper_table_views
 from catalog.quoting import quoted
 from lce_core.store.artifacts import Store
-from lce_core.store.set_aside import set_aside
+from lce_core.store.odd_files import set_aside
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,7 +25,7 @@ from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ADDED, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
-from lce_core.store.planned import amendments
+from lce_core.store.study_folders import amendments
 from lce_core.store.verification import kept
 
 Row = dict[str, Any]

@@ -12,9 +12,9 @@ from typing import Any
 
 from lce_core.errors import StoreError
 from lce_core.store.artifacts import Store
-from lce_core.store.integrity import CHANGED_CONTENT, what_is_wrong
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
+from lce_core.store.verification import CHANGED_CONTENT, what_is_wrong
 
 
 @dataclass

@@ -20,8 +20,8 @@ from pathlib import Path
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import read_file
-from lce_core.store.planned import EXPECTATIONS, LOOKS, PLAN, read_plan
 from lce_core.store.records import RECORD, Record
+from lce_core.store.study_folders import EXPECTATIONS, LOOKS, PLAN, read_plan
 from lce_core.store.verification import VERIFICATIONS
 
 

@@ -18,7 +18,7 @@ from dashboards.markdown import write_markdown
 from dashboards.printing import write_pdf
 from dashboards.report import write_report
 from lce_core.errors import SpecError
-from lce_core.store.unforeseen import explained
+from lce_core.store.failures import explained
 from lce_core.terminal import guard_terminal
 
 WRITERS = {"html": write_report, "md": write_markdown, "latex": write_latex}

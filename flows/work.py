@@ -18,9 +18,9 @@ from flows.selection import require_models, require_work, select_cells
 from flows.settings import mlflow_server
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.failure_notes import folders_of
+from lce_core.store.failures import folders_of
 from lce_core.store.file_system import require_fit
-from lce_core.store.sweeping import sweep
+from lce_core.store.garbage import sweep
 from lce_core.study.looks import next_look, up_to_look
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.time_left import Predicted

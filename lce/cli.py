@@ -180,7 +180,7 @@ def main() -> None:
 
 def _explained(error: Exception) -> LceError:
     from flows.settings import home_path
-    from lce_core.store.unforeseen import explained
+    from lce_core.store.failures import explained
 
     return explained(error, home_path())
 

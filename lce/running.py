@@ -20,8 +20,7 @@ from flows.terminal import Terminal
 from flows.work import RunOptions, Work, preflight
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
-from lce_core.store.failures import disk_full
-from lce_core.store.unforeseen import FULL_BYTES
+from lce_core.store.failures import FULL_BYTES, disk_full
 from lce_core.study.plan import StudyPlan
 
 MAX_START_ATTEMPTS = 3

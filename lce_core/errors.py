@@ -1,21 +1,5 @@
 """All errors that this project raises deliberately, in one form: got X; expected Y; do Z.
 
-LceError
-+-- SpecError             the request is wrong; nothing was computed or written
-+-- UnavailableError      a cell cannot be computed; the report shows the reason
-+-- DataError             data is unreadable or not what it claims to be
-+-- NonFiniteError        a loss or score became NaN or infinite
-+-- StoreError            the store is inconsistent, or its disk is full
-|   +-- LeaseLostError    another process took the lease over; the attempt must not be committed
-+-- ServiceError          a server (Prefect, MLflow) or browser is missing or does not start
-|   +-- PrefectMovedError the installed Prefect lacks an API that lce extends
-+-- WorkerLostError       a process ended in the middle of a step
-+-- RunEndedError         the run ended in the middle of a unit, for example at Ctrl-C
-+-- ProcessFailedError    a launched process raised an unexpected exception
-+-- DefectError           an unexpected exception was raised: a bug in lce
-+-- StepsFailedError      some steps of a unit failed; its other steps are done
-+-- StudyIncompleteError  some units of a study failed; all other units are done
-
 `lce_core.store.failures` decides which errors are retried, and `lce.cli` assigns exit codes.
 """
 

@@ -20,17 +20,15 @@ import platform
 import shutil
 import signal
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from multiprocessing.connection import wait
 from multiprocessing.synchronize import Semaphore
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 
@@ -39,27 +37,20 @@ from lce_core.errors import DataError, LceError, SpecError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import ATTEMPT, Store
 from lce_core.store.failures import RETRIED
+from lce_core.store.garbage import sweep
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.odd_files import read_file
-from lce_core.store.parcels import FORMAT, MANIFEST
-from lce_core.store.records import WEIGHTS, Record
+from lce_core.store.parcels import ResultParcels
 from lce_core.store.steps import Step
-from lce_core.store.sweeping import sweep
+
+if TYPE_CHECKING:
+    from lce_core.study.units import Unit
 
 PACK = "pack.json"
 """Manifest of a packed study, written by `lce pack`."""
 _WRITE_SECONDS = 60.0
 _GRACE_SECONDS = 15.0
 """Time in which workers may release their leases after the deadline, before they are killed."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Steps that one worker computes one after another (`lce_core.study.units.Unit`)."""
-
-    steps: tuple[Step, ...]
-    needs: frozenset[str]
-    trains: bool
 
 
 @dataclass(frozen=True)
@@ -102,28 +93,19 @@ class Pack:
         return cls(folder, manifest)
 
     @cached_property
-    def steps(self) -> dict[str, Step]:
-        return {name: Step(**step) for name, step in self.manifest["steps"].items()}
-
-    @cached_property
     def units(self) -> list[Unit]:
-        return [
-            Unit(
-                tuple(self.steps[name] for name in unit["steps"]),
-                frozenset(unit["needs"]),
-                unit["trains"],
-            )
-            for unit in self.manifest["units"]
-        ]
+        # Imported only now, after `open` has checked the installed packages.
+        from lce_core.study.units import Unit
+
+        return [Unit.from_json(unit) for unit in self.manifest["units"]]
 
     @cached_property
-    def ids(self) -> set[str]:
-        return {step.id for step in self.steps.values()}
+    def steps(self) -> list[Step]:
+        return [step for unit in self.units for step in unit.steps]
 
     @property
-    def brought(self) -> list[Step]:
-        """Steps whose results return to the home: all except tokenised text."""
-        return [self.steps[name] for name in self.manifest["brought"]]
+    def ids(self) -> set[str]:
+        return {step.id for step in self.steps}
 
     def execution(self, home: Path, chosen: argparse.Namespace) -> Execution:
         def unpacked(names: Iterable[str], place: str) -> dict[str, Path]:
@@ -221,7 +203,19 @@ def _computed(chosen: argparse.Namespace) -> int:
     sweep(store)
     pack.fill(store)
     out = (chosen.out or pack.folder / "results").absolute()
-    parcels = Parcels(pack, store, out, chosen.part_mb * 1e6, weights=chosen.weights)
+    from lce_core.study.step_kinds import KINDS, TextSpec
+
+    parcels = ResultParcels(
+        pack.manifest["study"],
+        pack.manifest["plan"],
+        pack.steps,
+        store,
+        out,
+        chosen.part_mb * 1e6,
+        # Tokenised text is large and quick to compute again.
+        kept={kind for kind, spec in KINDS.items() if issubclass(spec, TextSpec)},
+        weights=chosen.weights,
+    )
     context = multiprocessing.get_context("spawn")
     processes = []
     for gpu in gpus:
@@ -264,12 +258,11 @@ def _say(line: str) -> None:
 
 
 def _standing(pack: Pack, store: Store) -> str:
-    wanted = [step for unit in pack.units for step in unit.steps]
     listing = store.listing()
-    cells = [step for step in wanted if step.kind == "cell"]
-    done = {step.id for step in wanted if listing.find(step.fingerprint, step.kind)}
+    cells = [step for step in pack.steps if step.kind == "cell"]
+    done = {step.id for step in pack.steps if listing.find(step.fingerprint, step.kind)}
     return (
-        f"{len(done)} of {len(wanted)} steps and"
+        f"{len(done)} of {len(pack.steps)} steps and"
         f" {sum(step.id in done for step in cells)} of {len(cells)} cells done"
     )
 
@@ -366,7 +359,8 @@ class _Worker:
         missing = [step for step in unit.steps if not self._is_over(step)]
         if not missing or not all(map(self._has, unit.needs)):
             return None
-        if unit.trains and not self._training.acquire(block=False):
+        trains = self._trains(unit)
+        if trains and not self._training.acquire(block=False):
             return None
         begun, computed, failed = time.time(), [], []
         try:
@@ -385,13 +379,18 @@ class _Worker:
                 else:
                     self._done.add(step.fingerprint)
         finally:
-            if unit.trains:
+            if trains:
                 self._training.release()
         if not computed and not failed:
             return None
         seconds = round(time.time() - begun, 2)
         at = round(begun - self._begun, 2)
         return {"at": at, "seconds": seconds, "computed": computed, "failed": failed}
+
+    def _trains(self, unit: Unit) -> bool:
+        from lce_core.study.step_kinds import TrainingSpec, kind_named
+
+        return issubclass(kind_named(unit.kind), TrainingSpec)
 
     def is_settled(self, unit: Unit) -> bool:
         if unit.needs & self._lost:
@@ -415,69 +414,6 @@ class _Worker:
         note = self._store.failures.of(step)
         if note and (note["class"] not in RETRIED or note["attempts"] >= 3):
             self._lost.add(step.fingerprint)
-
-
-class Parcels:
-    """A folder's parcels of results: all but the last are full and stay unchanged."""
-
-    def __init__(
-        self, pack: Pack, store: Store, out: Path, part_bytes: float, *, weights: bool
-    ) -> None:
-        self._pack, self._store, self._out = pack, store, out
-        self._bytes, self._weights = part_bytes, weights
-        self._full: set[str] = set()
-        self._number = 1
-        out.mkdir(parents=True, exist_ok=True)
-        for parcel in sorted(out.glob(f"{pack.manifest['study']}.results-*.tar.gz"))[:-1]:
-            with tarfile.open(parcel) as tar:
-                self._full.update(Path(name).parent.name for name in tar.getnames())
-            self._number += 1
-
-    def write(self) -> None:
-        listing = self._store.listing()
-        found = []
-        for step in self._pack.brought:
-            folder = listing.find(step.fingerprint, step.kind)
-            if folder and folder.name not in self._full:
-                found.append((Record.read(folder).finished_at, folder))
-        notes = [
-            note
-            for note in sorted((self._store.home / "failures").glob("*.json"))
-            if note.stem in self._pack.ids
-        ]
-        part: list[Path] = []
-        size = 0
-        for _, folder in sorted(found):
-            own = sum(file.stat().st_size for file in self._files(folder))
-            if part and size + own > self._bytes:
-                self._write(part)
-                self._full.update(one.name for one in part)
-                self._number += 1
-                part, size = [], 0
-            part.append(folder)
-            size += own
-        if part or notes:
-            self._write(part, notes)
-
-    def _files(self, folder: Path) -> list[Path]:
-        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        if self._weights:
-            return list(found)
-        return [path for path in found if path.relative_to(folder).parts[0] != WEIGHTS]
-
-    def _write(self, artifacts: list[Path], notes: Sequence[Path] = ()) -> None:
-        manifest = self._pack.manifest
-        study, home = manifest["study"], self._store.home
-        about = json.dumps({"format": FORMAT, "study": study, "plan": manifest["plan"]}).encode()
-        final = self._out / f"{study}.results-{self._number:04d}.tar.gz"
-        unfinished = final.with_suffix(".unfinished")
-        with tarfile.open(unfinished, "w:gz", compresslevel=3) as tar:
-            entry = tarfile.TarInfo(MANIFEST)
-            entry.size = len(about)
-            tar.addfile(entry, BytesIO(about))
-            for path in [*(file for one in artifacts for file in self._files(one)), *notes]:
-                tar.add(path, path.relative_to(home).as_posix(), recursive=False)
-        unfinished.rename(final)
 
 
 if __name__ == "__main__":

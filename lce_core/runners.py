@@ -54,12 +54,12 @@ from lce_core.study.step_kinds import (
     HeldOutSpec,
     RowsSpec,
     SearchSpec,
+    StepSpec,
     Tokenizer,
     TokensSpec,
     TrainingSpec,
     spec_of,
 )
-from lce_core.study.step_spec import StepSpec
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lce_core.store.unforeseen import explained
+from lce_core.store.failures import explained
 from lce_core.terminal import guard_terminal
 from tasks.companion import companion, end_of_input
 

@@ -50,9 +50,9 @@ FOREIGN = {
     "lce_core/corpora/_rows.py": {"ConnectionError"},
     "lce_core/models/_weights.py": {"ValueError"},
     "lce_core/store/odd_files.py": {"OSError", "ValueError"},
-    "lce_core/store/planned.py": {"ValueError"},
     # Readers of records catch OSError and ValueError alike; SealError says which damage it is.
     "lce_core/store/records.py": {"SealError", "ValueError"},
+    "lce_core/store/study_folders.py": {"ValueError"},
     "lce_core/study/plain_yaml.py": {
         "yaml.composer.ComposerError",
         "yaml.constructor.ConstructorError",

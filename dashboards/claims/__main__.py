@@ -29,7 +29,7 @@ from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED, OUTCOMES
 from dashboards.contents import Row, read
 from lce_core.errors import SpecError
-from lce_core.store.unforeseen import explained
+from lce_core.store.failures import explained
 from lce_core.terminal import WIDTH, guard_terminal
 
 if TYPE_CHECKING:

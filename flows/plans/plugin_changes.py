@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.failure_notes import folders_of
+from lce_core.store.failures import folders_of
 from lce_core.store.plugin_code import AcceptedCode
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins

@@ -64,7 +64,7 @@ class Prices:
 
     @property
     def is_calibrated(self) -> bool:
-        return bool(self._calibration.lines)
+        return not self._calibration.is_empty
 
     @cached_property
     def _shares(self) -> dict[str, float]:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.window_ranges import ASSIST_SECONDS
 from lce_core.store.artifacts import Store
-from lce_core.store.failure_notes import folders_of
-from lce_core.store.failures import classify, disk_full
+from lce_core.store.failures import classify, disk_full, folders_of
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit, abandoned
 from tasks.slots import Slot, is_training

@@ -32,8 +32,8 @@ from flows.servers.prefect_database import prefect_database
 from lce_core.access import PROOF, authorization, proof
 from lce_core.environment import PREFECT_RESTRICTING, for_child
 from lce_core.errors import ServiceError
+from lce_core.store.lease import running, started
 from lce_core.store.odd_files import make_folder, make_way, read_mapping
-from lce_core.store.processes import running, started
 from lce_core.store.records import write_json
 from tasks.sqlite_damage import sqlite_url
 

@@ -30,9 +30,9 @@ from lce_core.access import server_secret
 from lce_core.environment import ignored, removed
 from lce_core.errors import LceError
 from lce_core.store.artifacts import ATTEMPT
+from lce_core.store.failures import explained
 from lce_core.store.file_system import probe
 from lce_core.store.lease import is_held
-from lce_core.store.unforeseen import explained
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30

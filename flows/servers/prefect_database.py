@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lce_core.store.set_aside import set_aside
+from lce_core.store.odd_files import set_aside
 from tasks.sqlite_damage import Schema, sqlite_damage
 
 _SCHEMA = Schema(

@@ -32,7 +32,6 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.parcels import FORMAT, plan_digest
 from lce_core.store.records import COMMIT, Record, git_state
 from lce_core.store.steps import Step
-from lce_core.study.step_kinds import TextSpec, TrainingSpec, kind_named
 
 _THERE = ("torch", "transformers", "accelerate")
 """Packages that every machine with GPUs has, with all that they need."""
@@ -164,18 +163,7 @@ def _stage(
         "models": models,
         "wheels": wheels,
         "plugins": plugins,
-        "steps": {name: step.to_json() for name, step in steps.items()},
-        "units": [
-            {
-                "steps": [step.fingerprint for step in unit.steps],
-                "needs": sorted(unit.needs),
-                "trains": issubclass(kind_named(unit.kind), TrainingSpec),
-            }
-            for unit in work.ordered("offline")
-        ],
-        "brought": [
-            name for name, step in steps.items() if not issubclass(kind_named(step.kind), TextSpec)
-        ],
+        "units": [unit.to_json() for unit in work.ordered("offline")],
     }
 
 

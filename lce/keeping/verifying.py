@@ -20,10 +20,9 @@ from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.integrity import reread
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
-from lce_core.store.verification import Verification, compare, keep, not_computed, sampled
+from lce_core.store.verification import Verification, compare, keep, not_computed, reread, sampled
 from lce_core.study.plan import StudyPlan
 from tasks.projections import rebuild_catalog, refresh
 from tasks.questions import catalog_path

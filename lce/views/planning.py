@@ -15,7 +15,7 @@ from flows.selection import fetching, models_to_fetch, select_cells
 from lce.views.needs import needs_of
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.failure_notes import folders_of
+from lce_core.store.failures import folders_of
 from lce_core.store.lease import Holder, holders
 from lce_core.store.steps import Step
 from lce_core.study.looks import without_settled

@@ -7,7 +7,7 @@ from rich.table import Table
 from flows.terminal import plain_table
 from lce_core import formats
 from lce_core.study.plan import StudyPlan
-from lce_core.study.training_budget import reference_flops
+from lce_core.study.step_cost import reference_flops
 from lce_core.study.variants import variant_label
 
 

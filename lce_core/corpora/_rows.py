@@ -86,7 +86,7 @@ def whole_text(file: Path) -> str:
         data = stream.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise _too_long(file, "a document")
-    return _without_mark(decoded(data, file)).replace("\r\n", "\n")
+    return decoded(data, file).removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def check_utf8(file: Path, stream: BinaryIO) -> Iterator[bytes]:
@@ -254,9 +254,7 @@ def _column_parts(schema: pa.Schema, field: str, file: str) -> list[str]:
 
 def _column(batch: pa.RecordBatch, names: Sequence[str]) -> list[Any]:
     column = batch.column(names[0])
-    for name in names[1:]:
-        column = pc.struct_field(column, name)
-    return list(column.to_pylist())
+    return list((pc.struct_field(column, names[1:]) if names[1:] else column).to_pylist())
 
 
 @contextmanager
@@ -301,7 +299,3 @@ def _not_utf8(file: str | Path, byte: int) -> DataError:
     return DataError(
         file, f"byte {byte}, which is not UTF-8", "UTF-8 text", "convert the file to UTF-8"
     )
-
-
-def _without_mark(text: str) -> str:
-    return text.removeprefix("\ufeff")

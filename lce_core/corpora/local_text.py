@@ -94,7 +94,9 @@ class LocalText(Corpus):
         if exported := folders.get("local_text"):
             lines = (exported / _EXPORTED).read_text(encoding="utf-8").split("\n")
             documents = (Document(**json.loads(line)) for line in lines if line)
-            yield from (one for one in documents if self._split_of_document(one) == split)
+            yield from (
+                one for one in documents if self.split(one.name.removesuffix(":docs")) == split
+            )
             return
         root = _library()
         for name in _sources(root):
@@ -116,9 +118,6 @@ class LocalText(Corpus):
         lines = (json.dumps(asdict(one)) + "\n" for one in documents)
         with (folder / _EXPORTED).open("w", encoding="utf-8") as file:
             file.writelines(lines)
-
-    def _split_of_document(self, document: Document) -> Split:
-        return self.split(document.name.removesuffix(":docs"))
 
 
 CORPUS = LocalText

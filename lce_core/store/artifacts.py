@@ -36,14 +36,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lce_core.errors import SpecError
-from lce_core.store.failure_notes import FailureNotes
-from lce_core.store.failures import classify, disk_full
+from lce_core.store.failures import FailureNotes, classify, disk_full
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.lease import Lease
 from lce_core.store.listing import Listing, find
-from lce_core.store.modes import follow_folder
-from lce_core.store.odd_files import make_folder, no_folder, remove
+from lce_core.store.odd_files import follow_folder, make_folder, no_folder, remove
 from lce_core.store.parts import Parts
 from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
 from lce_core.store.steps import Step
@@ -161,11 +159,8 @@ class Store:
     def result(self, step: Step, listing: Listing | None = None) -> Record | None:
         """Return what `record` returns, even if the weights of a training run are elsewhere."""
         folder = self.path(step, listing)
-        try:
-            record = Record.read(folder)
-        except (OSError, ValueError):
-            return None
-        if record.fingerprint != step.fingerprint:
+        record = Record.find(folder)
+        if record is None or record.fingerprint != step.fingerprint:
             return None
         return record if self.is_intact(folder, record) else None
 
@@ -175,11 +170,7 @@ class Store:
         An artifact without weights does not count, because a run may be training them again.
         """
         folder = self.find(fingerprint)
-        if folder is None:
-            return False
-        try:
-            record = Record.read(folder)
-        except (OSError, ValueError):
+        if folder is None or (record := Record.find(folder)) is None:
             return False
         return not record.has_weights_elsewhere(folder) and self.is_intact(folder, record)
 
@@ -192,10 +183,8 @@ class Store:
         for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
             if path.parent.name.startswith("."):
                 continue
-            try:
-                yield path.parent, Record.read(path.parent)
-            except (OSError, ValueError):
-                continue
+            if record := Record.find(path.parent):
+                yield path.parent, record
 
     def sample(self, most: int) -> Iterator[Record]:
         """Yield records of up to `most` evenly spaced artifacts per kind, for the cost model."""
@@ -204,8 +193,8 @@ class Store:
             by_kind.setdefault(path.parent.parent.name, []).append(path.parent)
         for folders in by_kind.values():
             for folder in folders[:: -(-len(folders) // most)]:
-                with contextlib.suppress(OSError, ValueError):
-                    yield Record.read(folder)
+                if record := Record.find(folder):
+                    yield record
 
     def ensure(
         self,
@@ -228,8 +217,9 @@ class Store:
         if lease is None:
             return None
         with lease:
-            if lease.is_takeover:
-                self._remove_attempts(step)
+            if lease.is_takeover:  # of a dead process, so nobody writes into its folders
+                for left in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
+                    remove(left)
             if record := self.record(step):
                 return Outcome(record, "existing")
             return Outcome(self._compute(step, run, lease, execution), "computed")
@@ -265,24 +255,15 @@ class Store:
     def _rival(self, folder: Path, record: Record) -> Record | None:
         """Return the record of the artifact that `folder` must not replace, if any."""
         there = self.find(record.fingerprint, record.kind)
-        try:
-            held = Record.read(there) if there else None
-        except (OSError, ValueError):
+        if there is None or (held := Record.find(there)) is None:
             return None
-        if there is None or held is None or held.fingerprint != record.fingerprint:
-            return None
-        if not self.is_intact(there, held):
+        if held.fingerprint != record.fingerprint or not self.is_intact(there, held):
             return None
         brings_weights = held.has_weights_elsewhere(there) and not record.has_weights_elsewhere(
             folder
         )
         # Weights of another training of the step would not be those of the results in this store.
         return None if brings_weights and held.files == record.files else held
-
-    def _remove_attempts(self, step: Step) -> None:
-        # The caller holds the step's lease, so no process writes into these folders.
-        for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
-            remove(folder)
 
     def _compute(
         self,
@@ -304,13 +285,7 @@ class Store:
                 result = run(attempt)
             lease.require()
             record = Record(
-                kind=step.kind,
-                name=step.name,
-                fingerprint=step.fingerprint,
-                spec=dict(step.spec),
-                parents=dict(step.parents),
-                lineage=dict(step.lineage),
-                axes=dict(step.axes),
+                **step.to_json(),
                 files=_seal(folder, attempt.digests),
                 result=dict(result),
                 environment=environment(),

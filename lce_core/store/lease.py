@@ -29,7 +29,6 @@ from filelock import FileLock
 
 from lce_core.errors import LeaseLostError
 from lce_core.store.odd_files import NOT_A_FILE, read_mapping, write_file
-from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
@@ -242,3 +241,26 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return str(psutil.boot_time())
+
+
+def started(pid: int) -> float:
+    """Return a process's start time in seconds since boot; since the epoch if there is no /proc.
+
+    Start times since the epoch change when a user sets the clock.
+    """
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        # The start time is field 22 of proc(5). Split after the last ")", because field 2, the
+        # command in parentheses, may contain spaces and parentheses.
+        ticks = int(stat.rpartition(")")[2].split()[19])
+        return ticks / os.sysconf("SC_CLK_TCK")
+    return float(psutil.Process(pid).create_time())
+
+
+def running(pid: int, at: float) -> psutil.Process | None:
+    """Return the process with this pid and start time, or None; the system reuses pids."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if abs(started(pid) - at) < 1.0 and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None

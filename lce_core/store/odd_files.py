@@ -13,12 +13,14 @@ import math
 import os
 import shutil
 import stat
+import sys
+import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from lce_core.errors import StoreError
-from lce_core.store.set_aside import free_mark
 
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
@@ -88,11 +90,11 @@ def _finite(digits: str) -> float:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return "a folder" or "not a regular file", for error messages; None for a regular file."""
+    """Return what is in the place of a regular file, for error messages; None if nothing is."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return "a folder"
-    return None if stat.S_ISREG(mode) else "not a regular file"
+    return None if stat.S_ISREG(mode) else "a device, pipe or socket"
 
 
 def put(aside: Path, path: Path) -> None:
@@ -176,3 +178,68 @@ def _is_odd(path: Path) -> bool:
 def _set_aside(path: Path) -> None:
     # lce did not create this folder, so keep its content under a new name.
     path.rename(path.with_name(path.name + free_mark(path)))
+
+
+SIDE_FILES = ("-wal", "-shm", "-journal", ".wal")
+"""Suffixes of files that SQLite and DuckDB write beside a database."""
+
+
+def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
+    """Rename a damaged database and its side files, and say so on standard error.
+
+    A damaged database must not stop a command: lce can rebuild the catalog and MLflow's database
+    from the store, and Prefect's database contains only the history of runs.
+    The caller holds the lock under which lce creates the database. `why` completes "it is ...".
+    `along` are further paths that belong to the database.
+    """
+    mark = free_mark(path)
+    # Rename side files first: a new database would replay an old write-ahead log beside it.
+    sides = [path.with_name(path.name + end) for end in SIDE_FILES]
+    moves = [(side, f"{path.name}{mark}{side.name[len(path.name) :]}") for side in sides]
+    moves += [(one, f"{one.name}{mark}") for one in (*along, path)]
+    for source, name in moves:
+        try:
+            source.rename(source.with_name(name))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreError(
+                path,
+                f"a database that is {why} and cannot be renamed ({error.strerror})",
+                "a database that works, or a folder in which lce can rename it",
+                "make the folder writable, or move the database to another place",
+            ) from None
+    sys.stderr.write(
+        f"lce: {path} cannot be used: it is {why}. lce renamed it to {path.name}{mark} and"
+        " creates a new one.\n"
+    )
+    sys.stderr.flush()
+
+
+def free_mark(path: Path) -> str:
+    """Return an unused suffix for a renamed file: ".set-aside-" and the UTC time."""
+    first = mark = time.strftime(".set-aside-%Y%m%dT%H%M%SZ", time.gmtime())
+    number = 1
+    while path.with_name(path.name + mark).exists():
+        number += 1
+        mark = f"{first}-{number}"
+    return mark
+
+
+_READ_AND_WRITE = 0o666
+
+
+def follow_folder(folder: Path) -> None:
+    """Give the files below a folder the folder's permissions to read and write.
+
+    Some libraries create private files (mode 0600), which a second user of a shared LCE_HOME could
+    not read. The folder's mode follows the user's umask or default ACL.
+    """
+    wanted = folder.stat().st_mode & _READ_AND_WRITE
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            # Ignore errors: a file system without modes may refuse chmod.
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mode & 0o777 != wanted and not path.is_symlink():
+                    path.chmod(wanted)

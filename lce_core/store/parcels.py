@@ -1,4 +1,4 @@
-"""Read result parcels: tar files that bring artifacts from another machine into this store.
+"""Write and read result parcels: tar files that bring artifacts from one store into another.
 
 A parcel NAME.results-0001.tar starts with the member `parcel.json`, which names the study and the
 digest of its plan. Then follow members `artifacts/<kind>/<folder>/<file>` and
@@ -10,21 +10,25 @@ Members below `logs/` are ignored. A parcel may come from an untrusted machine o
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path
 
 from lce_core.errors import DataError
+from lce_core.store.artifacts import Store
 from lce_core.store.identity import ID_DIGITS, sha256_file
-from lce_core.store.integrity import what_is_wrong
 from lce_core.store.odd_files import json_object, open_file
-from lce_core.store.records import RECORD, Record
+from lce_core.store.records import RECORD, WEIGHTS, Record
+from lce_core.store.steps import Step
+from lce_core.store.verification import what_is_wrong
 
 MANIFEST = "parcel.json"
 FORMAT = 1
@@ -95,6 +99,75 @@ class Parcel:
                 assert content is not None, "regular files have content"
                 with written:
                     shutil.copyfileobj(content, written, 1 << 20)
+
+
+class ResultParcels:
+    """A folder's parcels of a plan's results: all but the last are full and stay unchanged."""
+
+    def __init__(
+        self,
+        study: str,
+        plan: str,
+        steps: Sequence[Step],
+        store: Store,
+        out: Path,
+        part_bytes: float,
+        *,
+        kept: Collection[str],
+        weights: bool,
+    ) -> None:
+        """Results of the kinds `kept` are left out."""
+        self._study, self._plan, self._store, self._out = study, plan, store, out
+        self._steps = {step.id: step for step in steps}
+        self._bytes, self._kept, self._weights = part_bytes, kept, weights
+        self._full: set[str] = set()
+        self._number = 1
+        out.mkdir(parents=True, exist_ok=True)
+        for parcel in sorted(out.glob(f"{study}.results-*.tar.gz"))[:-1]:
+            with tarfile.open(parcel) as tar:
+                self._full.update(Path(name).parent.name for name in tar.getnames())
+            self._number += 1
+
+    def write(self) -> None:
+        listing, found = self._store.listing(), []
+        for step in self._steps.values():
+            folder = listing.find(step.fingerprint, step.kind)
+            if folder and folder.name not in self._full and step.kind not in self._kept:
+                found.append((Record.read(folder).finished_at, folder))
+        notes = sorted((self._store.home / "failures").glob("*.json"))
+        notes = [note for note in notes if note.stem in self._steps]
+        part: list[Path] = []
+        size = 0
+        for _, folder in sorted(found):
+            own = sum(file.stat().st_size for file in self._files(folder))
+            if part and size + own > self._bytes:
+                self._write(part)
+                self._full.update(one.name for one in part)
+                self._number += 1
+                part, size = [], 0
+            part.append(folder)
+            size += own
+        if part or notes:
+            self._write(part, notes)
+
+    def _files(self, folder: Path) -> list[Path]:
+        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        if self._weights:
+            return list(found)
+        return [path for path in found if path.relative_to(folder).parts[0] != WEIGHTS]
+
+    def _write(self, artifacts: list[Path], notes: Sequence[Path] = ()) -> None:
+        about = json.dumps({"format": FORMAT, "study": self._study, "plan": self._plan}).encode()
+        final = self._out / f"{self._study}.results-{self._number:04d}.tar.gz"
+        unfinished = final.with_suffix(".unfinished")
+        with tarfile.open(unfinished, "w:gz", compresslevel=3) as tar:
+            entry = tarfile.TarInfo(MANIFEST)
+            entry.size = len(about)
+            tar.addfile(entry, BytesIO(about))
+            for path in [*(file for one in artifacts for file in self._files(one)), *notes]:
+                name = path.relative_to(self._store.home).as_posix()
+                tar.add(path, name, recursive=False)
+        unfinished.rename(final)
 
 
 def plan_digest(step_ids: Iterable[str]) -> str:

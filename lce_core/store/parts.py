@@ -11,13 +11,16 @@ acquired the part's lease. When the step is finished, the store removes its part
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from lce_core.store.array_files import Arrays, from_bytes, to_bytes
 from lce_core.store.lease import Lease, is_held
 from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
 from lce_core.store.records import sync, write_json
@@ -91,3 +94,28 @@ class Parts:
 def folders_asking(home: Path) -> set[str]:
     """Return the ids of steps whose worker asks others for help."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}
+
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def to_bytes(arrays: Arrays) -> bytes:
+    return bytes(save({**arrays, "digest": _digest(arrays)}))
+
+
+def from_bytes(content: bytes) -> dict[str, NDArray[Any]] | None:
+    """Return the arrays in the output of `to_bytes`; None if the content is damaged."""
+    try:
+        arrays: dict[str, NDArray[Any]] = load(content)
+        digest = arrays.pop("digest")
+    except (SafetensorError, KeyError):
+        return None
+    return arrays if np.array_equal(digest, _digest(arrays)) else None
+
+
+def _digest(arrays: Arrays) -> NDArray[np.uint8]:
+    total = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        total.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        total.update(array.tobytes())
+    return np.frombuffer(total.digest(), dtype=np.uint8)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict
 
 from lce_core.store.lease import locked
 from lce_core.store.odd_files import read_mapping
@@ -24,10 +23,9 @@ PluginFolders = Mapping[str, Sequence[Path]]
 """The user's plug-in folders, by lce package such as "lce_core.methods"."""
 
 
-class PluginChange(BaseModel):
+@dataclass(frozen=True)
+class PluginChange:
     """A plug-in whose code changed since a step finished, without a new VERSION."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     plugin: str
     """Folder and name, such as "methods/mine"."""

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lce_core.environment import numeric_switches, passed
 from lce_core.store.odd_files import json_object, read_file, write_file
 from lce_core.store.plain_text import lone_surrogates, may_have_surrogates
+from lce_core.store.steps import Step
 
 RECORD = "record.json"
 COMMIT = "commit.json"
@@ -111,6 +112,18 @@ class Record(BaseModel):
     @classmethod
     def read(cls, folder: Path) -> Record:
         return cls.parse(read_file(folder / RECORD))
+
+    @classmethod
+    def find(cls, folder: Path) -> Record | None:
+        """Return the record in `folder`; None if it is missing, damaged or unreadable."""
+        try:
+            return cls.read(folder)
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def step(self) -> Step:
+        return Step(**{name: getattr(self, name) for name in Step.__dataclass_fields__})
 
     @classmethod
     def parse(cls, written: bytes) -> Record:

@@ -1,31 +1,134 @@
-"""Read and write home/studies/<study>/: the last plan, the path of the study file, and the lock."""
+"""Read and write home/studies/<study>/: plan, registered expectations, looks, study file, lock.
+
+plan.json is the last plan (`StudyPlan.to_json`).
+
+earlier.json lists the ids of steps that only earlier plans contain and whose artifacts are still in
+the store, so that `lce plan` can explain which steps replaced them. `lce gc` keeps these artifacts
+only if input data of the last plan was missing.
+
+expectations.json lists each version of a study's hypothesis, expectations and design, with the time
+and the number of results at which a run first saw it. The last version without results counts;
+later ones are amendments.
+
+looks.json lists the looks of a study with `looks`: time, look, version of the expectations, and the
+outcome of each comparison. Only looks at the plan's own version count.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lce_core.errors import SpecError
+from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.listing import Listing
 from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
 from lce_core.store.plain_text import lone_surrogates, may_have_surrogates, writable
-from lce_core.store.planned import (
-    EXPECTATIONS,
-    LOOKS,
-    PLAN,
-    all_looks,
-    looks,
-    read_plan,
-    record_look,
-    register,
-    registrations,
-    replace_plan,
-)
 from lce_core.store.records import write_json
 
+PLAN = "plan.json"
+EARLIER = "earlier.json"
+EXPECTATIONS = "expectations.json"
+LOOKS = "looks.json"
 LOCK = "study.lock"
+_DAMAGED = "expectations.damaged.json"
 _SOURCE = "source.json"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""Exceptions of a missing or damaged plan.json or earlier.json."""
+
+
+class _Document(BaseModel):
+    """Keys that a file must have. Readers get the file's own mapping, with all other keys."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Tested(_Document):
+    base_model: str
+    expected: str
+    benchmark: str
+    method: str | None
+    other_method: str | None
+    frozen: bool | None
+    other_frozen: bool | None
+    eval_length: int
+    margin: float | None
+
+
+class _Comparison(_Tested):
+    text: str
+    entry: int | None
+
+
+class _Outcome(_Tested):
+    outcome: str
+    look: int
+    num_seeds: int
+    level: float
+    p_adjusted: float
+
+
+class _Cell(_Document):
+    base_model: str
+    method: str
+    benchmark: str
+    task: str
+    cell: str | None
+    folder: str | None
+    checkpoint: str | None
+    unavailable: str | None
+    profile: str | None
+    frozen: bool
+    exact_attention: bool
+    waits_for_data: bool
+    seed: int
+    eval_length: int
+    target_context: int
+    train_length: int | None
+    blocked_by: list[str]
+
+
+class _Training(_Document):
+    fingerprint: str
+    checkpoint: str
+    folder: str
+
+
+class _Plan(_Document):
+    study: str
+    hypothesis: str | None
+    expects: list[_Comparison]
+    target_context: int
+    base_contexts: dict[str, int | None]
+    cells: list[_Cell]
+    steps: list[str]
+    kinds: dict[str, str]
+    trainings: list[_Training]
+    arguments: list[str] = []
+    looks: list[int] = []
+
+
+class _Registration(_Document):
+    at: str
+    sha256: str
+    results_before: int
+    hypothesis: str | None
+    expects: list[_Comparison]
+
+
+class _Look(_Document):
+    at: str
+    sha256: str
+    look: int
+    seeds: int
+    comparisons: list[_Outcome]
 
 
 class StudyFolders:
@@ -42,7 +145,7 @@ class StudyFolders:
         """
         folder, held = self._make_folder(study), Listing(self._artifacts).ids
         register(folder, plan, held)
-        replace_plan(folder, plan, held)
+        _replace_plan(folder, plan, held)
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
@@ -83,18 +186,12 @@ class StudyFolders:
         return plans
 
     def registrations(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the versions of each study's hypothesis and expectations (see `planned`)."""
-        found = sorted(self._folder.glob(f"*/{EXPECTATIONS}"))
-        return {
-            file.parent.name: writable(
-                [
-                    one
-                    for one in registrations(file.parent)
-                    if one.get("study", file.parent.name) == file.parent.name
-                ]
-            )
-            for file in found
-        }
+        """Return the versions of each study's hypothesis and expectations."""
+        found = {}
+        for file in sorted(self._folder.glob(f"*/{EXPECTATIONS}")):
+            study, versions = file.parent.name, registrations(file.parent)
+            found[study] = writable([one for one in versions if one.get("study", study) == study])
+        return found
 
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         return looks(self._folder / plan["study"], plan) if "looks" in plan else []
@@ -103,20 +200,157 @@ class StudyFolders:
         found = {}
         for file in sorted(self._folder.glob(f"*/{LOOKS}")):
             digests = [version["sha256"] for version in registrations(file.parent)]
-            own = [one for one in all_looks(file.parent) if one["sha256"] in digests[-1:]]
+            own = [one for one in _all_looks(file.parent) if one["sha256"] in digests[-1:]]
             found[file.parent.name] = writable(own)
         return found
 
     def has_other_looks(self, plan: Mapping[str, Any]) -> bool:
-        return bool(all_looks(self._folder / plan["study"])) and not self.looks(plan)
+        return bool(_all_looks(self._folder / plan["study"])) and not self.looks(plan)
 
     def record_look(
         self, plan: Mapping[str, Any], look: int, comparisons: Iterable[Mapping[str, Any]]
     ) -> None:
-        record_look(self._make_folder(plan["study"]), plan, look, comparisons)
+        """Append a look with the outcome of each comparison to looks.json, unless it is there.
+
+        Several hosts may test the same look; the first outcomes are final.
+        """
+        folder, digest = self._make_folder(plan["study"]), _registered(plan)[1]
+        found = _all_looks(folder)
+        if any((one["sha256"], one["look"]) == (digest, look) for one in found):
+            return
+        new = {"at": _now(), "sha256": digest, "look": look, "seeds": plan["looks"][look - 1]}
+        names = (*_Outcome.model_fields, "metric")
+        kept = [{name: one[name] for name in names if name in one} for one in comparisons]
+        write_json(folder / LOOKS, {"looks": [*found, {**new, "comparisons": kept}]})
 
     def _make_folder(self, study: str) -> Path:
         return make_folder(self._folder / study)
+
+
+def read_plan(file: Path) -> dict[str, Any]:
+    """Read a plan.json and check its keys.
+
+    Raises:
+      OSError: if the file cannot be read.
+      ValueError: if the content is not a plan.
+    """
+    plan = read_mapping(file)
+    try:
+        _Plan.model_validate(plan)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return plan
+
+
+def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
+    """Append a plan's hypothesis and expectations to expectations.json, if they are new.
+
+    `held` are ids of the steps whose artifacts are in the store.
+    """
+    found = registrations(folder)
+    if not found and (folder / EXPECTATIONS).exists():
+        # Results without a readable registration: all expectations are amendments.
+        (folder / EXPECTATIONS).replace(folder / _DAMAGED)
+    others = {one["study"] for one in found if one.get("study") not in (None, plan["study"])}
+    if others:
+        raise SpecError(
+            str(folder / EXPECTATIONS),
+            f"the registration of the study {', '.join(sorted(others))}",
+            f"that of {plan['study']}",
+            "move the file away; what is registered after results counts as amended",
+        )
+    content, digest = _registered(plan)
+    design = plan.get("design")
+    if found and (found[-1]["sha256"], found[-1].get("design")) == (digest, design):
+        return
+    results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
+    new = {"at": _now(), "sha256": digest, "results_before": len(results), **content}
+    new |= {"study": plan["study"], **({"design": design} if design else {})}
+    write_json(folder / EXPECTATIONS, {"registrations": [*found, new]})
+
+
+def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    content = {key: plan[key] for key in ("hypothesis", "expects", "looks") if key in plan}
+    return content, fingerprint(content)
+
+
+def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield each change after the first result: the version that made it, and its description."""
+    for before, after in itertools.pairwise(versions):
+        if not after["results_before"]:
+            continue
+        for words, old, new in (
+            ("expectation withdrawn", before, after),
+            ("expectation added", after, before),
+        ):
+            texts = {one["text"] for one in new["expects"]}
+            yield from (
+                (after, f"{words}: {text}")
+                for text in dict.fromkeys(
+                    one["text"] for one in old["expects"] if one["entry"] is not None
+                )
+                if text not in texts
+            )
+        if not (old_design := before.get("design")) or not (new_design := after.get("design")):
+            continue
+        for part in new_design:
+            was, is_now = old_design.get(part, ()), new_design[part]
+            yield from ((after, f"{part} {one} dropped") for one in was if one not in is_now)
+            yield from ((after, f"{part} {one} added") for one in is_now if one not in was)
+
+
+def registrations(folder: Path) -> list[dict[str, Any]]:
+    return _entries(folder / EXPECTATIONS, "registrations", _Registration)
+
+
+def looks(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    _, digest = _registered(plan)
+    return [one for one in _all_looks(folder) if one["sha256"] == digest]
+
+
+def _all_looks(folder: Path) -> list[dict[str, Any]]:
+    return _entries(folder / LOOKS, "looks", _Look)
+
+
+def _entries(file: Path, key: str, document: type[_Document]) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = read_mapping(file)[key]
+        for one in found:
+            document.model_validate(one)
+    except UNREADABLE:
+        return []
+    return found
+
+
+def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
+    yield from (step_id[:ID_DIGITS] for step_id in plan["steps"])
+
+
+def ids_of_study(folder: Path) -> set[str]:
+    return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
+
+
+def _replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
+    """Write plan.json of a study, and add the replaced plan's step ids to earlier.json.
+
+    earlier.json keeps only ids in `held`, whose artifacts the store has.
+    """
+    earlier = ids_of_study(folder).intersection(held)
+    with contextlib.suppress(*UNREADABLE):
+        earlier.difference_update(planned_ids(plan))
+    if earlier or (folder / EARLIER).exists():
+        # Write earlier.json first. If the process is killed before it writes the plan, earlier.json
+        # repeats ids of the old plan, which is harmless.
+        write_json(folder / EARLIER, {"steps": sorted(earlier)})
+    write_json(folder / PLAN, plan)
+
+
+def _ids_in(file: Path, read: Callable[[Any], Iterable[str]]) -> set[str]:
+    try:
+        return set(read(read_mapping(file)))
+    except UNREADABLE:
+        return set()
 
 
 def _plan(path: Path, *, warn: bool = False) -> dict[str, Any]:
@@ -129,3 +363,7 @@ def _plan(path: Path, *, warn: bool = False) -> dict[str, Any]:
         sys.stderr.write(f"lce: {path}: {places[0]}{more}: {what}\n")
     clean: dict[str, Any] = writable(plan)
     return clean
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

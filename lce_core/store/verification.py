@@ -1,4 +1,4 @@
-"""Compare recomputed cells with the stored results, for `lce verify`.
+"""Compare recomputed cells with stored results, and find damaged artifacts, for `lce verify`.
 
 Each comparison is written to home/verifications/<cell id>-<time>.json, and changes no artifact.
 """
@@ -9,6 +9,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,10 +18,11 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from lce_core.errors import SpecError
+from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ADDED, ARRAYS_FILE, SAMPLES_FILE, TOKEN_NLL_FILE
 from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.odd_files import make_folder, read_file
-from lce_core.store.records import Record, write_json
+from lce_core.store.records import Record, SealError, write_json
 
 VERIFICATIONS = "verifications"
 
@@ -203,3 +205,83 @@ def _agree(old: float | None, new: float | None, tolerance: float) -> bool:
 def _largest(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     differences = (abs(a - b) for a, b in pairs if a is not None and b is not None)
     return max((one for one in differences if not math.isnan(one)), default=None)
+
+
+CHANGED_CONTENT = "the content of a file is not what its record says"
+
+
+@dataclass
+class Reread:
+    """Result of `reread`: numbers of artifacts and bytes that were read, and the damage found."""
+
+    num_artifacts: int = 0
+    num_bytes: int = 0
+    damage: dict[Path, str] = field(default_factory=dict)
+    """Description of the damage by artifact folder."""
+
+
+def what_is_wrong(folder: Path) -> str | None:
+    """Return the first fault of an artifact such as "weights.bin is missing", or None.
+
+    Checks record and sizes and reads no files. Absent weights are no fault (`Record.files_in`).
+    """
+    try:
+        record = Record.read(folder)
+    except SealError:
+        return "its record.json was changed after it was written"
+    except (OSError, ValueError):
+        return "its record.json cannot be read"
+    for name, entry in record.files_in(folder).items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError:
+            return f"{name} is missing"
+        if size != entry.bytes:
+            return f"{name} has {size} bytes; its record says {entry.bytes}"
+    return None
+
+
+def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
+    """Read every byte of every artifact, compare digests with the records, and return the damage.
+
+    Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`). A bit flip on
+    the disk changes neither times nor size, so only rereading the file detects it.
+    The cache keeps new digests, even after Ctrl-C. `report` gets (bytes read, total).
+    """
+    found = Reread()
+    folders = [
+        folder for folder in sorted((store.home / "artifacts").glob("*/[!.]*")) if folder.is_dir()
+    ]
+    sizes = {folder: _size(folder) for folder in folders}
+    total = sum(sizes.values())
+    try:
+        for folder in folders:
+            wrong = what_is_wrong(folder) or _reread(store, folder, found, total, report)
+            if not folder.is_dir():
+                continue  # a concurrent run has moved the folder away
+            found.num_artifacts += 1
+            if wrong:
+                found.damage[folder] = wrong
+    finally:
+        store.file_facts.save()
+    return found
+
+
+def _reread(
+    store: Store, folder: Path, found: Reread, total: int, report: Callable[[int, int], None]
+) -> str | None:
+    for name, entry in Record.read(folder).files_in(folder).items():
+        try:
+            sha256 = store.file_facts.sha256(folder / name, fresh=True)
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+        found.num_bytes += entry.bytes
+        report(found.num_bytes, total)
+        if sha256 != entry.sha256:
+            return f"the content of {name} is not what its record says"
+    return None
+
+
+def _size(folder: Path) -> int:
+    record = Record.find(folder)
+    return sum(entry.bytes for entry in record.files_in(folder).values()) if record else 0

@@ -72,7 +72,8 @@ class Lock:
     def text(self) -> str:
         parts: dict[str, Any] = {}
         steps = {
-            f"{step.kind} {step.name} {step.id}": {**_shared(step.spec, parts), **_parents(step)}
+            f"{step.kind} {step.name} {step.id}": _shared(step.spec, parts)
+            | ({"parents": dict(step.parents)} if step.parents else {})
             for step in self.steps.values()
         }
         sections: dict[str, Mapping[str, Any]] = {
@@ -154,10 +155,6 @@ def _reader(step: Step, name: str) -> str:
     """Return what the digest in a spec's field identifies: "data of benchmark ruler", say."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
-
-
-def _parents(step: LockedStep) -> dict[str, Any]:
-    return {"parents": dict(step.parents)} if step.parents else {}
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _COMPARISON = (
 Variant = tuple[str, str, bool]
 """Base model, label of the method, and True if it is frozen."""
 Looks = Iterable[Mapping[str, Any]]
-"""Recorded looks (`lce_core.store.planned.looks`)."""
+"""Recorded looks (`StudyFolders.looks`)."""
 
 
 def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:

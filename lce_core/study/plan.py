@@ -1,6 +1,10 @@
 """Compile a study into a plan: all computations (steps) with fingerprints, and all cells.
 
 `compile_study` computes no step; it reads input data and weights only for their digests.
+
+A tuned variant is trained by a chain of runs: one per stage of its method, then a final run. The
+chain starts from the base model's weights or, with `start_from`, from those of another tuned
+variant. Identical steps of several variants are in the plan once.
 """
 
 from __future__ import annotations
@@ -11,22 +15,52 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import Benchmark, Kind
-from lce_core.errors import SpecError, UnavailableError
-from lce_core.methods import Method, check_local, check_sinks, own_layers
-from lce_core.methods._training_positions import row_positions, why_not_skip
-from lce_core.models import LanguageModel, read_config_json
+from lce_core.benchmarks import BENCHMARKS, Benchmark, Kind
+from lce_core.corpora import StreamedCorpus
+from lce_core.errors import UnavailableError
+from lce_core.methods import Method
+from lce_core.models import (
+    LanguageModel,
+    read_config_json,
+    require_model,
+    require_whole,
+    weights_digest,
+)
+from lce_core.recipe import Training
 from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
 from lce_core.store.steps import Step, make_step
-from lce_core.study.planned_data import Base, Data, Steps, Text, add_step
-from lce_core.study.planned_training import PlannedTraining
-from lce_core.study.published import check_sizes, published_weights
+from lce_core.study.plan_checks import check_variant, why_unavailable
+from lce_core.study.published import Data, check_sizes, published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
-from lce_core.study.step_cost import StepCost
-from lce_core.study.step_kinds import CellSpec, ChoiceSpec, SearchSpec, TrainingSpec, kind_named
+from lce_core.study.step_cost import (
+    StepCost,
+    finetune_cost,
+    reference_flops,
+    steps_for_flops,
+    steps_for_tokens,
+    total_cost,
+)
+from lce_core.study.step_kinds import (
+    BaseSpec,
+    CellSpec,
+    ChoiceSpec,
+    FinetuneSpec,
+    HeldOutSpec,
+    RowsSpec,
+    SearchSpec,
+    StepSpec,
+    Tokenizer,
+    TokensSpec,
+    TrainingSpec,
+    kind_named,
+)
+from lce_core.study.tuning import BEST, changed
+
+Steps = dict[str, Step]
+"""Planned steps by fingerprint, parents before children."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +213,30 @@ def _described(plugin: type[Plugin]) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class _Base:
+    """A base model of the study with its configuration and the digest of its weights."""
+
+    model: LanguageModel
+    weights: str | None
+    """Digest of a local folder; None for hub weights, which a revision identifies."""
+    absent: str | None
+    """Why the model's configuration is missing."""
+
+    @classmethod
+    def of(cls, model: LanguageModel, folder: Path | None) -> _Base:
+        """Resolve the model's configuration and compute its folder's digest, if any."""
+        try:
+            known = model.resolved(folder)
+        except UnavailableError as error:
+            return cls(model, None, str(error))
+        if folder is None:
+            return cls(known, None, None)
+        # A model of the user's own has all its files in the folder.
+        (require_model if known.reads_config else require_whole)(folder)
+        return cls(known, weights_digest(folder), None)
+
+
 def compile_study(
     study: StudySpec,
     data_folders: Mapping[str, Path],
@@ -205,7 +263,7 @@ def compile_study(
         for task in entry.tasks
     }
     folders = model_folders or {}
-    bases = [Base.of(model, folders.get(model.known_as)) for model in study.base_models]
+    bases = [_Base.of(model, folders.get(model.known_as)) for model in study.base_models]
     study = study.model_copy(update={"base_models": tuple(base.model for base in bases)})
     for base in bases:
         model, folder = base.model, folders.get(base.model.known_as)
@@ -214,50 +272,62 @@ def compile_study(
         published = {}
         for index, variant in enumerate(study.methods if base.absent is None else ()):
             place = f"{where}: methods[{index}]"
-            _check(base.model, variant, study, place)
+            check_variant(model, variant, study, place)
             target = study.target_of(variant)
-            published[variant.name] = published_weights(base.model, variant, target, folders, place)
-        text = Text(study, base, corpus)
+            published[variant.name] = published_weights(model, variant, target, folders, place)
         for seed in study.seeds:
-            seed_plan = _SeedPlan(text, seed, data, published, steps, expected, data_folders)
-            cells.extend(seed_plan.cells())
+            inputs = (corpus, data, published, data_folders)
+            cells.extend(_Planner(study, base, seed, *inputs, steps, expected).cells())
     return StudyPlan(study, steps, tuple(cells), expected)
 
 
 @dataclass
-class _SeedPlan:
-    """Builds the cells for one base model and seed, and adds the cells' steps to the plan."""
+class _Planner:
+    """Plans the cells of one base model and seed, and adds their steps to the plan."""
 
-    text: Text
+    study: StudySpec
+    base: _Base
     seed: int
+    corpus: Data
     data: Mapping[tuple[int, str], Data]
     """Digests by (index of the benchmark in the study, task)."""
     published: Mapping[str, Data]
     """Digests of published weights, by variant name."""
+    folders: Mapping[str, Path]
     steps: Steps
     expected: Steps
     """Steps of the plan whose input data is missing; `steps` has the others."""
-    folders: Mapping[str, Path]
+    trial_axes: Mapping[str, Any] = field(default_factory=dict)
+    """Axes of training runs that are trials of `tune`."""
+    costs: dict[str, StepCost] = field(default_factory=dict)
+    """Cost of each tuned variant's own runs, by name, without the weights that they start from."""
+    checkpoints: dict[str, Step | None] = field(default_factory=dict)
+    """Last training step of each variant, by name."""
 
-    @cached_property
-    def _training(self) -> PlannedTraining:
-        steps = self.expected if self.text.corpus.absent else self.steps
-        return PlannedTraining(self.text, self.seed, steps)
+    @property
+    def _model(self) -> LanguageModel:
+        return self.base.model
+
+    @property
+    def _of_text(self) -> Steps:
+        """The plan's steps, or the expected ones if the corpus is missing."""
+        return self.expected if self.corpus.absent else self.steps
 
     def cells(self) -> Iterator[PlannedCell]:
-        for variant in self.text.study.methods:
+        for variant in self.study.methods:
             asking = [
                 (index, entry)
-                for index, entry in enumerate(self.text.study.benchmarks)
+                for index, entry in enumerate(self.study.benchmarks)
                 if entry.evaluates(variant)
             ]
             # A variant without benchmarks is trained only if another one needs its weights.
             if not asking:
                 continue
-            absent = self.text.base.absent
-            checkpoint = None if absent else self._training.checkpoint(variant)
-            search = None if absent else self._training.search(variant)
-            sources = {"checkpoint": checkpoint, "search": search}
+            known = self.base.absent is None
+            sources = {
+                "checkpoint": self._checkpoint(variant) if known else None,
+                "search": self._search(variant) if known else None,
+            }
             for index, entry in asking:
                 for task in entry.tasks:
                     data = self.data[index, task]
@@ -273,17 +343,13 @@ class _SeedPlan:
         task: str,
         length: int,
     ) -> PlannedCell:
-        study, base_model = self.text.study, self.text.base_model
-        target = study.target_of(variant)
-        reason = (
-            self.text.base.absent
-            or _unavailable(base_model, variant, entry, task, length, target)
-            or _without_text(study, base_model, entry, task, length)
-        )
-        absent = self._absent(variant, data)
-        trained = _trained_context(base_model)
+        study, model, absent = self.study, self._model, None
+        reason = self.base.absent or why_unavailable(study, model, variant, entry, task, length)
+        if not self.base.absent:
+            absent = self.corpus.absent or data.absent or self.published[variant.name].absent
+        trained = study.train_length_of(variant) if variant.is_tuned else _trained_context(model)
         axes: dict[str, Any] = {
-            "base_model": base_model.known_as,
+            "base_model": model.known_as,
             "method": variant.label,
             "frozen": not variant.is_tuned,
             "exact_attention": variant.method.exact_attention,
@@ -292,215 +358,343 @@ class _SeedPlan:
             "task": task,
             "eval_length": length,
             "profile": entry.benchmark.profile,
-            "train_length": study.train_length_of(variant) if variant.is_tuned else trained,
+            "train_length": trained,
         }
         step: Step | None = None
-        expected: Step | None = None
         if reason is None:
+            spec = self._cell_spec(
+                variant,
+                entry.benchmark,
+                task,
+                length,
+                seed=self.seed if entry.benchmark.seeded else None,
+                data=data.digest,
+                published=self.published[variant.name].digest,
+            )
             steps = self.expected if absent else self.steps
-            planned = self._cell_step(variant, entry, sources, axes, data.digest, steps)
-            step, expected = (None, planned) if absent else (planned, None)
-        checkpoint = None if self.text.corpus.absent else sources["checkpoint"]
+            parents = {"held_out": self._held_out(steps), **sources}
+            counted = {} if data.digest is None else self._counted(entry.benchmark, task, length)
+            name = (variant.name, f"s{self.seed}", entry.benchmark.plugin_name, task, length)
+            step = self._add(steps, spec, self._name(*name), parents, axes | counted)
+        checkpoint = None if self.corpus.absent else sources["checkpoint"]
         return PlannedCell(
             **axes,
-            target_context=target,
+            target_context=study.target_of(variant),
             method_name=variant.method.plugin_name,
             kind=entry.benchmark.kind,
-            **_training_of(study, variant, checkpoint, self._training.costs),
-            step=step,
+            **self._training_of(variant, checkpoint),
+            step=None if absent else step,
             checkpoint=checkpoint,
             unavailable=reason or absent,
-            expected=expected,
+            expected=step if absent else None,
         )
 
-    def _cell_step(
-        self,
-        variant: MethodEntry,
-        entry: BenchmarkEntry,
-        sources: Mapping[str, Step | None],
-        axes: Mapping[str, Any],
-        data: str | None,
-        steps: Steps,
-    ) -> Step:
-        study = self.text.study
-        spec = CellSpec(
-            base_model=self.text.base_model,
-            weights=self.text.weights,
+    def _cell_spec(
+        self, variant: MethodEntry, benchmark: Benchmark, task: str, length: int, **inputs: Any
+    ) -> CellSpec:
+        return CellSpec(
+            base_model=self._model,
+            weights=self.base.weights,
             method=variant.method,
-            target_context=study.target_of(variant),
-            benchmark=entry.benchmark,
-            task=axes["task"],
-            eval_length=axes["eval_length"],
-            evaluation=study.evaluation.inference(),
+            target_context=self.study.target_of(variant),
+            benchmark=benchmark,
+            task=task,
+            eval_length=length,
+            evaluation=self.study.evaluation.inference(),
             intervals=INTERVALS,
-            seed=self.seed if entry.benchmark.seeded else None,
-            data=data,
-            published=self.published[variant.name].digest,
-        )
-        if spec.data is not None:
-            axes = {**axes, **self._expected(entry.benchmark, axes)}
-        parents = {"held_out": self.text.held_out(steps)}
-        parents |= {role: source for role, source in sources.items() if source is not None}
-        names = (axes["base_model"], variant.name, f"s{self.seed}")
-        places = (axes["benchmark"], axes["task"], axes["eval_length"])
-        return add_step(
-            steps, make_step(spec, "-".join(map(str, (*names, *places))), parents, axes)
+            **inputs,
         )
 
-    def _absent(self, variant: MethodEntry, data: Data) -> str | None:
-        if self.text.base.absent:
-            return None  # `_cell` already reports the missing base model
-        return self.text.corpus.absent or data.absent or self.published[variant.name].absent
-
-    def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
-        place = (axes["task"], axes["eval_length"], self.folders)
+    def _counted(self, benchmark: Benchmark, task: str, length: int) -> dict[str, float]:
         try:
-            known = benchmark.data_sequences(self.text.base_model, *place)
+            known = benchmark.data_sequences(self._model, task, length, self.folders)
         except UnavailableError:  # part of the data is missing; the cell reports it when it runs
-            known = None
+            return {}
         if known is None:
             return {}
         return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
 
+    def _training_of(self, variant: MethodEntry, checkpoint: Step | None) -> dict[str, Any]:
+        study = self.study
+        variant = study.weights_source_of(variant) or variant
+        if not variant.tuned:
+            return {}
+        found: dict[str, Any] = {
+            "choice": checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
+        }
+        if cost := self.costs.get(variant.name):
+            found |= {"train_tokens": cost.tokens, "train_flops": cost.flops}
+        if not (variant.at_best and study.tune and study.tune.field == "learning_rate"):
+            found["learning_rate"] = study.training_of(variant).learning_rate
+        return found
 
-def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, where: str) -> None:
-    trained, target = base_model.geometry.trained_context, study.target_of(variant)
-    lengths = ContextLengths(trained, target, request=target)
-    try:
-        variant.method.check(base_model.geometry, lengths)
-        # Tables for all layers may be expensive (`harpe` searches bases), so check only own layers.
-        _check_own_layers(variant.method, base_model, lengths)
-        if base_model.local is not None:
-            check_local(variant.method, pose=variant.train_positions == "pose")
-        if base_model.has_sinks:
-            num_layers = base_model.shape.num_layers
-            check_sinks(variant.method, base_model.geometry, lengths, num_layers)
-    except SpecError as error:
-        place = f"{where} ({base_model.known_as}): {error.where}"
-        raise error.within(place) from None
-    if variant.tuned:
-        _check_positions(base_model, variant, study, lengths, where)
-    source = study.weights_source_of(variant)
-    for key, other in (("start_from", study.start_of(variant)), ("weights_of", source)):
-        if other and _adds_weights(other, base_model):
-            raise SpecError(
-                f"{where}.{key}",
-                f"{other.name}, whose method adds trained weights to those of the base model",
-                "a variant that trains only the weights of the base model",
-                f"name another variant, or remove `{key}`",
+    def _checkpoint(self, variant: MethodEntry) -> Step | None:
+        """Add the training step that produces a variant's weights, and return it.
+
+        None if the study does not train them: they are published, or a base model's.
+        """
+        if variant.checkpoint is not None:
+            return None
+        if source := self.study.weights_source_of(variant):
+            return self._checkpoint(source)
+        if variant.name not in self.checkpoints:
+            start = self.study.start_of(variant)
+            base = self._pretrained() if start is None else self._checkpoint(start)
+            self.checkpoints[variant.name] = self._chain(variant, base) if variant.tuned else base
+        return self.checkpoints[variant.name]
+
+    def _pretrained(self) -> Step | None:
+        recipe = self._model.pretraining()
+        if recipe is None:
+            return None
+        training, length = recipe.training, recipe.sequence_length
+        [num_steps] = steps_for_tokens(recipe.num_tokens, (), training.tokens_per_step)
+        spec = BaseSpec(
+            base_model=self._model,
+            training=training,
+            num_steps=num_steps,
+            row_length=length,
+            **self._seeds(),
+        )
+        parents = {"rows": self._rows(length, num_steps, training)}
+        name = self._name(f"s{self.seed}")
+        return self._add(self._of_text, spec, name, parents, self._training_axes(None))
+
+    def _search(self, variant: MethodEntry) -> Step | None:
+        """Add and return the step that searches for a variant's parameters; None without a search.
+
+        It evaluates the weights with which the training starts, or the variant's if untrained.
+        """
+        if variant.method.open_search() is None:
+            return None
+        spec = SearchSpec(
+            base_model=self._model,
+            weights=self.base.weights,
+            method=variant.method,
+            target_context=self.study.target_of(variant),
+            evaluation=self.study.evaluation.inference(),
+        )
+        start = self.study.start_of(variant)
+        untrained = start is None and variant.tuned
+        weights = self._pretrained() if untrained else self._checkpoint(start or variant)
+        parents = {"validation": self._validation(), "checkpoint": weights}
+        axes = {
+            "base_model": self._model.known_as,
+            "method": variant.label,
+            "frozen": not variant.is_tuned,
+            "method_name": variant.method.plugin_name,
+            "seed": self.seed,
+        }
+        name = self._name(variant.name, f"s{self.seed}")
+        return self._add(self._of_text, spec, name, parents, axes)
+
+    def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
+        study, model = self.study, self._model
+        target, training = study.target_of(variant), study.training_of(variant)
+        stages = variant.method.stages(
+            ContextLengths(model.geometry.trained_context, target, target)
+        )
+        runs = [
+            _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
+            for number, stage in enumerate(stages, start=1)
+        ]
+        runs.append(_Run(variant.name, variant.method, target, study.train_length_of(variant)))
+        choice = self._choice(variant) if variant.at_best else None
+        search = self._search(variant)
+        per_step = [
+            finetune_cost(model, run.method, run.target, training.tokens_per_step, run.row_length)
+            for run in runs
+        ]
+        counts = self._num_steps(variant, [stage.share for stage in stages], per_step)
+        self.costs[variant.name] = total_cost(
+            [cost.scaled(count) for cost, count in zip(per_step, counts, strict=True)]
+        )
+        for run, num_steps in zip(runs, counts, strict=True):
+            spec = FinetuneSpec(
+                base_model=model,
+                weights=self.base.weights,
+                method=run.method,
+                target_context=run.target,
+                training=training,
+                num_steps=num_steps,
+                row_length=run.row_length,
+                **self._seeds(),
+                train_positions=variant.train_positions,
             )
-    if source and _adds_weights(variant, base_model):
-        raise SpecError(
-            f"{where}.weights_of",
-            f"weights of {source.name} for {variant.method.plugin_name}, which needs its own",
-            "a method that works with the weights of the base model alone",
-            "write `tuned: true` instead, or choose another method",
+            rows = self._rows(run.row_length, num_steps, training)
+            parents = {"rows": rows, "base": base, "choice": choice}
+            if run.method == variant.method:
+                parents["search"] = search
+            axes = {**self._training_axes(variant.label), **self.trial_axes}
+            name = self._name(run.name, f"s{self.seed}")
+            base = self._add(self._of_text, spec, name, parents, axes)
+        assert base is not None, "the last run has a step"
+        return base
+
+    def _num_steps(
+        self, variant: MethodEntry, shares: Sequence[float], per_step: Sequence[StepCost]
+    ) -> list[int]:
+        tokens = self.study.train_tokens_of(variant)
+        if self.study.match == "tokens":
+            return steps_for_tokens(tokens, shares, per_step[0].tokens)
+        flops = reference_flops(self._model, tokens, self.study.target_context)
+        return steps_for_flops(flops, shares, [cost.flops for cost in per_step])
+
+    def _choice(self, variant: MethodEntry) -> Step:
+        """Add a trial for each value, its scores on validation text and the choice."""
+        study, tune, validation = self.study, self.study.tune, self._validation()
+        assert tune is not None, "only `tune` adds entries that train at their best value"
+        target, training = study.target_of(variant), study.training_of(variant)
+        trial_axes = {
+            "chosen_for": variant.label,
+            "validation": validation.fingerprint,
+            "window": target,
+        }
+        of_trials = replace(self, seed=tune.seed, trial_axes=trial_axes, costs={}, checkpoints={})
+        domains = tune.domains or study.corpus.domains()
+        # No choice reads perplexity_last, so `last` is 1, which allows short windows.
+        settings = {"profile": "fast", "domains": domains, "last": 1, "store_nll": False}
+        benchmark = BENCHMARKS.load("perplexity").model_validate(settings)
+        label = variant.label.removesuffix(BEST)
+        scored = {}
+        for number, value in enumerate(tune.values):
+            trial = variant.model_copy(
+                update={
+                    "label": f"{label}_trial{number + 1}",
+                    "training": changed(training, tune.field, value),
+                    "train_tokens": tune.train_tokens or variant.train_tokens,
+                    "at_best": False,
+                }
+            )
+            checkpoint = of_trials._checkpoint(trial)
+            assert checkpoint is not None, "a trial is trained"
+            for domain in domains:
+                axes = {
+                    "base_model": self._model.known_as,
+                    "method": trial.label,
+                    "chosen_for": checkpoint.axes["chosen_for"],
+                    "frozen": False,
+                    "seed": checkpoint.axes["seed"],
+                    "benchmark": benchmark.plugin_name,
+                    "task": domain,
+                    "eval_length": target,
+                }
+                scored[ChoiceSpec.role(number, domain)] = self._add(
+                    self._of_text,
+                    self._cell_spec(trial, benchmark, domain, target),
+                    self._name(trial.name, f"s{axes['seed']}", "validation", domain, target),
+                    {"held_out": validation, "checkpoint": checkpoint},
+                    axes,
+                )
+        axes = {
+            "base_model": self._model.known_as,
+            "method": variant.label,
+            "frozen": False,
+            "method_name": variant.method.plugin_name,
+            "common_method": label,
+            "common_value": getattr(training, tune.field),
+            "seed": tune.seed,
+        }
+        spec = ChoiceSpec(field=tune.field, values=[*tune.values], domains=[*domains])
+        return self._add(self._of_text, spec, self._name(variant.name), scored, axes)
+
+    def _training_axes(self, method: str | None) -> dict[str, Any]:
+        return {
+            "base_model": self._model.known_as,
+            "method": method,
+            "seed": self.seed,
+            "held_out": self._held_out(self._of_text).fingerprint,
+        }
+
+    def _seeds(self) -> dict[str, int]:
+        """Return the fields `seed` (initial weights) and, if it differs, `data_seed`."""
+        study = self.study
+        if study.seeds_vary == "all" or self.seed == study.seeds[0]:
+            return {"seed": self.seed}
+        if study.seeds_vary == "data":
+            return {"seed": study.seeds[0], "data_seed": self.seed}
+        return {"seed": self.seed, "data_seed": study.seeds[0]}
+
+    def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
+        """Add the step that packs training rows."""
+        seeds = self._seeds()
+        seed = seeds.get("data_seed", seeds["seed"])
+        spec = RowsSpec(
+            **self._text(),
+            row_length=row_length,
+            num_rows=num_steps * training.tokens_per_step // row_length,
+            upsampling=self.study.upsampling,
+            seed=seed,
+            leaves_out_copies=self.study.corpus.leaves_out_copies,
         )
+        return self._add_text(self._of_text, spec, str(row_length), f"s{seed}")
 
-
-def _check_own_layers(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
-    """Refuse a method that changes some layers but none of this model's."""
-    num_layers = base_model.shape.num_layers
-    own = own_layers(method, base_model.geometry, lengths, num_layers)
-    if type(method).layer is not Method.layer and not any(own):
-        raise SpecError(
-            f"{method.plugin_name}.layer",
-            f"no layer that differs among the model's {num_layers}",
-            "at least one layer with frequencies or attention of its own",
-            "change the parameters that choose the layers",
+    def _held_out(self, steps: Steps) -> Step:
+        """Add the step that tokenizes held-out text."""
+        spec = HeldOutSpec(
+            **self._text(),
+            tokens_per_domain=self.study.evaluation.held_out_tokens,
+            document_tokens=self.study.evaluation.held_out_document_tokens,
         )
+        return self._add_text(steps, spec)
 
+    def _validation(self) -> Step:
+        """Add the step that tokenizes validation text, which shares no document with `held_out`."""
+        tune = self.study.tune
+        changes = {
+            "after_tokens": self.study.evaluation.held_out_tokens,
+            "tokens_per_domain": self.study.validation_tokens,
+            # Trials score each domain; a search takes the texts of the domains that have any.
+            "needed": ([*tune.domains] or None) if tune else [],
+        }
+        spec = HeldOutSpec.parse({**self._held_out(self._of_text).spec, **changes})
+        return self._add_text(self._of_text, spec, "validation")
 
-def _check_positions(
-    base_model: LanguageModel,
-    variant: MethodEntry,
-    study: StudySpec,
-    lengths: ContextLengths,
-    where: str,
-) -> None:
-    """Refuse positions that the variant's training rows cannot have."""
-    method, row = variant.method, replace(lengths, request=study.train_length_of(variant))
-    try:
-        own = row_positions(method, row, seed=0, pose=False) is not None
-    except SpecError as error:
-        raise error.within(f"{where} ({base_model.known_as}): {error.where}") from None
-    pose = variant.train_positions == "pose"
-    if not (own or pose):
-        return
-    why = why_not_skip(method, base_model.geometry, lengths, base_model.shape.num_layers)
-    if pose and method.stages(lengths):
-        why = "trains in several runs"
-    if pose and own:
-        why = "draws positions of its own"
-    if why is not None:
-        raise SpecError(
-            f"{where}.train_positions" if pose else f"{where}: {method.plugin_name}",
-            f"{'pose' if pose else 'training_positions'} for {method.plugin_name}, which {why}",
-            "a method with one training run that only changes frequencies shared by all heads",
-            "leave out `train_positions`, or choose another method"
-            if pose
-            else "return None from training_positions, or remove the attention scheme",
+    def _text(self) -> dict[str, Any]:
+        """Return the fields of `TextSpec`."""
+        model = self._model
+        tokenizer = Tokenizer(
+            name=model.plugin_name,
+            version=model.plugin_version,
+            weights=self.base.weights,
+            parameters=model.tokenizer_parameters(),
         )
+        return {"corpus": self.study.corpus, "digest": self.corpus.digest, "tokenizer": tokenizer}
+
+    def _add_text(self, steps: Steps, spec: StepSpec, *names: str) -> Step:
+        """Add a step that reads text, and for a streamed corpus the step that writes its shards."""
+        axes = {"base_model": self._model.known_as}
+        first, shards = f"{self.study.corpus.plugin_name}-{self._model.known_as}", {}
+        if isinstance(self.study.corpus, StreamedCorpus):
+            tokens = TokensSpec(**self._text())
+            shards[tokens.kind] = self._add(steps, tokens, first, {}, axes)
+        return self._add(steps, spec, "-".join((first, *names)), shards, axes)
+
+    def _name(self, *parts: object) -> str:
+        return "-".join(map(str, (self._model.known_as, *parts)))
+
+    def _add(
+        self,
+        steps: Steps,
+        spec: StepSpec,
+        name: str,
+        parents: Mapping[str, Step | None],
+        axes: Mapping[str, Any],
+    ) -> Step:
+        """Add a step unless its fingerprint is there; return the step in `steps`."""
+        present = {role: parent for role, parent in parents.items() if parent is not None}
+        step = make_step(spec, name, present, axes)
+        return steps.setdefault(step.fingerprint, step)
 
 
-def _adds_weights(variant: MethodEntry, base_model: LanguageModel) -> bool:
-    method = variant.method
-    return bool(method.rotary or method.insertion(base_model.geometry))
+@dataclass(frozen=True)
+class _Run:
+    """A training run of a variant; `target` and `row_length` are in tokens."""
 
-
-def _unavailable(
-    base_model: LanguageModel,
-    variant: MethodEntry,
-    entry: BenchmarkEntry,
-    task: str,
-    length: int,
-    target: int,
-) -> str | None:
-    trained = base_model.geometry.trained_context
-    lengths = ContextLengths(trained, target, request=length)
-    reach = variant.method.reach(base_model.geometry, lengths)
-    if reach is not None and length > reach:
-        return f"eval length {length} exceeds the {reach} tokens that {variant.label} supports"
-    return entry.benchmark.unavailable(base_model, task, length)
-
-
-def _without_text(
-    study: StudySpec, base_model: LanguageModel, entry: BenchmarkEntry, task: str, length: int
-) -> str | None:
-    """Return why the study's held-out text cannot fill a cell's length; None if it might."""
-    domain = entry.benchmark.held_out_domain(task)
-    known, most = study.corpus.domains(), study.evaluation.held_out_tokens
-    if domain is not None and domain not in known:
-        return (
-            f"the corpus {study.corpus.plugin_name} has no domain {domain!r}, only"
-            f" {', '.join(known)}: change `domains`"
-        )
-    needed = entry.benchmark.excerpt_tokens(base_model, task, length)
-    if needed > most:
-        return (
-            f"eval length {length} needs {needed} successive tokens of held-out text;"
-            f" evaluation.held_out_tokens is {most}: raise it"
-        )
-    return None
-
-
-def _training_of(
-    study: StudySpec,
-    variant: MethodEntry,
-    checkpoint: Step | None,
-    costs: Mapping[str, StepCost],
-) -> dict[str, Any]:
-    variant = study.weights_source_of(variant) or variant
-    if not variant.tuned:
-        return {}
-    found: dict[str, Any] = {
-        "choice": checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
-    }
-    if cost := costs.get(variant.name):
-        found |= {"train_tokens": cost.tokens, "train_flops": cost.flops}
-    if not (variant.at_best and study.tune is not None and study.tune.field == "learning_rate"):
-        found["learning_rate"] = study.training_of(variant).learning_rate
-    return found
+    name: str
+    method: Method
+    target: int
+    row_length: int
 
 
 def _trained_context(model: LanguageModel) -> int | None:

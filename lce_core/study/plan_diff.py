@@ -21,8 +21,7 @@ from lce_core.store.steps import Step, differences
 from lce_core.study.lock import DIGESTS, Lock, LockedStep, lock_of
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState
-from lce_core.study.step_kinds import CellSpec, kind_named
-from lce_core.study.step_spec import KINDS
+from lce_core.study.step_kinds import KINDS, CellSpec, kind_named
 
 _SHOWN_FIELDS = 3
 """Differing settings that a reason quotes."""

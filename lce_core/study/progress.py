@@ -119,20 +119,13 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
 
 def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
-    present, found = own_plugins(step.spec), []
-    for plugin, ran in record.plugins.items():
-        now = present.get(plugin)
-        if now is not None and now.sha256 != ran.sha256:
-            found.append(
-                PluginChange(
-                    plugin=plugin,
-                    version=now.version,
-                    was=ran.sha256,
-                    now=now.sha256,
-                    file=now.file,
-                )
-            )
-    return frozenset(change for change in found if not accepted.covers(change))
+    present = own_plugins(step.spec)
+    changes = (
+        PluginChange(name, code.version, was=ran.sha256, now=code.sha256, file=code.file)
+        for name, ran in record.plugins.items()
+        if (code := present.get(name)) and code.sha256 != ran.sha256
+    )
+    return frozenset(change for change in changes if not accepted.covers(change))
 
 
 def _unfinished(

@@ -9,7 +9,8 @@ This module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.extension.stock_rope import agrees
 from lce_core.methods import request_table
 from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import ContextLengths, RopeTable
 from lce_core.rope.stated import PLAIN, TYPES, stated_parameters, stated_table
-from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
 MOST_ADDED_TOKENS = 64
@@ -31,6 +31,22 @@ _AGREEMENT = 1e-6
 _ADAPTER = "adapter_config.json"
 _LEARNED = "extension.safetensors"
 _INSERTED = "landmark_token_id"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Digest of a plug-in's local input, or why it is missing; both None without local input."""
+
+    digest: str | None
+    absent: str | None
+
+    @classmethod
+    def of(cls, digest: Callable[[], str | None]) -> Data:
+        """Store the result of `digest`, or the message of its UnavailableError as `absent`."""
+        try:
+            return cls(digest(), None)
+        except UnavailableError as error:
+            return cls(None, str(error))
 
 
 def published_weights(
@@ -202,7 +218,8 @@ def _check_rope(
     lengths = ContextLengths(geometry.trained_context, target, target)
     own = request_table(variant.method, geometry, lengths)
     # A file that states the rotary settings of the base model says nothing about the method.
-    is_plain |= geometry.scaling is not None and agrees(said, _of_base(geometry), _AGREEMENT)
+    of_base = RopeTable(geometry.inv_freq(), geometry.attention_factor)
+    is_plain |= geometry.scaling is not None and agrees(said, of_base, _AGREEMENT)
     if not is_plain and not agrees(said, own, _AGREEMENT):
         shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
         raise SpecError(
@@ -212,10 +229,6 @@ def _check_rope(
             f"the frequencies of {variant.name}, or no rope_parameters",
             "set method, target_context and parameters to those of the weights' training",
         )
-
-
-def _of_base(geometry: RopeGeometry) -> RopeTable:
-    return RopeTable(geometry.inv_freq(), geometry.attention_factor)
 
 
 def _close(one: float, other: float) -> bool:

@@ -17,8 +17,7 @@ from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Roots
 from lce_core.store.odd_files import read_file, read_mapping
-from lce_core.store.planned import UNREADABLE, ids_of_study, planned_ids
-from lce_core.store.study_folders import LOCK
+from lce_core.store.study_folders import LOCK, UNREADABLE, ids_of_study, planned_ids
 from lce_core.study.lock import Lock
 from lce_core.study.step_kinds import CellSpec
 

@@ -52,6 +52,10 @@ class Unit:
         steps = [step.to_json() for step in self.steps]
         return {"name": self.name, "kind": self.kind, "steps": steps, "assists": self.assists}
 
+    @classmethod
+    def from_json(cls, unit: Mapping[str, Any]) -> Unit:
+        return cls(**{**unit, "steps": tuple(Step(**step) for step in unit["steps"])})
+
 
 def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     """Group the steps that a run computes into units, in the order in which they should start.

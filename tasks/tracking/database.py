@@ -18,8 +18,7 @@ from urllib.parse import unquote, urlsplit
 from filelock import FileLock
 
 from catalog.mlflow_pages import note_path
-from lce_core.store.odd_files import make_folder
-from lce_core.store.set_aside import set_aside
+from lce_core.store.odd_files import make_folder, set_aside
 from tasks.sqlite_damage import Schema, sqlite_damage, sqlite_url
 
 if TYPE_CHECKING:

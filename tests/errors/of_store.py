@@ -5,7 +5,7 @@ from pathlib import Path
 from lce_core.benchmarks import CellResult, Score
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.runners import _require_finite
-from lce_core.store.set_aside import set_aside
+from lce_core.store.odd_files import set_aside
 from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from lce_core.store.array_files import from_bytes, to_bytes
 from lce_core.store.artifacts import Store
+from lce_core.store.parts import from_bytes, to_bytes
 from lce_core.store.records import Record
 from tests.end_to_end.test_workers_of_a_cluster import on_host
 from tests.support.processes import marked, new_marker, survivors

@@ -1,6 +1,6 @@
 """Write and read the files of the prompt cache, one file for each cell.
 
-A file (`lce_core.store.array_files`) has three arrays: `ids` (token ids of all prompts, uint32),
+A file (`lce_core.store.parts`) has three arrays: `ids` (token ids of all prompts, uint32),
 `lengths` (tokens of each prompt) and `fields` (all other fields of the prompts, as JSON bytes).
 """
 
@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.store.array_files import from_bytes, to_bytes
 from lce_core.store.odd_files import put, read_file
+from lce_core.store.parts import from_bytes, to_bytes
 
 P = TypeVar("P", bound=Prompt)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record, cpu_name
-from lce_core.store.steps import Step
 from lce_core.study.pricing.calibration import Group, group_of
 from lce_core.study.pricing.device_types import device_type_of
 from lce_core.study.pricing.passed_once import shares_of_text
@@ -69,15 +68,7 @@ def _ran_on(record: Record, threads: int) -> str | None:
 
 def _costs(record: Record) -> tuple[StepCost, StepCost]:
     """Return the cost of the tokens that the step processed, and the cost that a plan predicts."""
-    step = Step(
-        record.kind,
-        record.name,
-        record.spec,
-        record.parents,
-        record.lineage,
-        record.fingerprint,
-        record.axes,
-    )
+    step = record.step
     spec = spec_of(step)
     planned = spec.cost(step)
     if not isinstance(spec, CellSpec):

@@ -13,18 +13,17 @@ follow from the time of a matrix product.
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from lce_core.errors import SpecError
-from lce_core.study.pricing.calibration import LEAST, Calibration, Timing
+from lce_core.study.pricing.calibration import Calibration
 from lce_core.study.pricing.device_types import DEVICE_TYPES, DeviceType
 from lce_core.study.pricing.finished import Finished
 from lce_core.study.step_cost import StepCost
@@ -41,7 +40,6 @@ _CPU_LAYER_SECONDS = 1e-3
 """Assumed seconds per layer and decoding pass on a CPU without finished steps."""
 _SIDE = 512
 """Rows and columns of the timed matrices."""
-_FOLDS = 5
 _COPIED_BYTES = 1 << 25
 """32 MiB, more than most CPU caches."""
 _GUESSED_SECONDS = {
@@ -181,48 +179,21 @@ def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
             for one in finished
         ]
     )
-    weights = _non_negative(costs / seconds[:, None])
+    columns = costs / seconds[:, None]
+    scale = columns.max(axis=0)
+    scale[scale == 0] = 1.0
+    weights = nnls(columns / scale, np.ones(len(finished)))[0] / scale
+    if not weights[0]:  # seconds that do not grow with the FLOPs would predict no larger study
+        weights = np.eye(4)[0]
     weights *= seconds.sum() / (costs @ weights).sum()
     per_flop, of_a_step, per_byte, per_layer = weights.tolist()
     bandwidth = 1.0 / per_byte if per_byte else float("inf")
     return Rates(1.0 / per_flop, bandwidth, per_layer), of_a_step
 
 
-def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return weights w >= 0, with w[0] > 0, that minimise the norm of costs @ w - 1.
-
-    Solve least squares on each subset of columns that contains column 0: at most eight problems.
-    """
-    best, least = np.zeros(costs.shape[1]), float("inf")
-    scale = np.abs(costs).max(axis=0)
-    columns = [index for index in range(1, costs.shape[1]) if scale[index]]
-    for number in range(len(columns) + 1):
-        for chosen in itertools.combinations(columns, number):
-            used = [0, *chosen]
-            part = costs[:, used] / scale[used]
-            found = np.linalg.lstsq(part, np.ones(len(costs)), rcond=None)[0]
-            error = float(np.square(part @ found - 1).sum())
-            if found.min() >= 0 and found[0] > 0 and error < least:
-                best, least = np.zeros(costs.shape[1]), error
-                best[used] = found / scale[used]
-    return best
-
-
 def calibration_of(speed: Speed, finished: Sequence[Finished]) -> Calibration:
-    """Fit a correction of the cost model's predictions to finished steps.
-
-    If the cost model itself was fitted to these steps, its residuals understate the error, so this
-    function estimates the error by cross-validation.
-    """
-    judged: dict[int, float] = {}
-    if speed.origin == "measured" and len(finished) >= LEAST:
-        for fold in range(_FOLDS):
-            rest = [one for number, one in enumerate(finished) if number % _FOLDS != fold]
-            without = fitted(rest, timed_matmul)
-            for number in range(fold, len(finished), _FOLDS):
-                one = finished[number]
-                judged[number] = without.seconds(one.kind, one.planned)
-    return Calibration(
-        Timing(one.group, speed.seconds(one.kind, one.planned), one.seconds, judged.get(number))
-        for number, one in enumerate(finished)
-    )
+    """Return a correction of the cost model's predictions by finished steps."""
+    calibration = Calibration()
+    for one in finished:
+        calibration.learn(one.group, speed.seconds(one.kind, one.planned), one.seconds)
+    return calibration

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lce_core.study.pricing.calibration import Group, RunCalibration
+from lce_core.study.pricing.calibration import Calibration, Group
 from lce_core.study.units import Unit
 
 _LEAST_REST = 0.1
@@ -47,7 +47,7 @@ class TimeLeft:
     ) -> None:
         self._units = [([s.fingerprint for s in unit.steps], unit.needs) for unit in units]
         self._predicted, self._slots = predicted, max(1, slots)
-        self._calibration = RunCalibration()
+        self._calibration = Calibration()
         self._left = {step for steps, _ in self._units for step in steps}
         self._whole = sum(predicted[step].seconds for step in self._left)
         self.is_measured = False
@@ -82,7 +82,7 @@ class TimeLeft:
 
     def _rest(self, step: str, running: Running | None) -> float:
         predicted = self._predicted[step]
-        whole = predicted.seconds * self._calibration.factor(predicted.group, predicted.seconds)
+        whole = self._calibration.seconds(predicted.group, predicted.seconds)
         if running is None:
             return whole
         if not running.done:

@@ -13,14 +13,14 @@ from safetensors.numpy import save_file
 from lce_core.errors import DefectError, StoreError
 from lce_core.store import file_facts
 from lce_core.store.artifacts import Attempt
+from lce_core.store.failures import explained
 from lce_core.store.file_facts import FileFacts
+from lce_core.store.garbage import ABANDONED_SECONDS, sweep
 from lce_core.store.identity import sha256_file
 from lce_core.store.lease import Lease, holders, is_held
 from lce_core.store.odd_files import put, read_mapping
 from lce_core.store.records import write_json
 from lce_core.store.steps import Step
-from lce_core.store.sweeping import ABANDONED_SECONDS, sweep
-from lce_core.store.unforeseen import explained
 from lce_core.training.loss_log import read_entries
 from tests.support.file_events import opened
 from tests.support.free_steps import free_step, write_file

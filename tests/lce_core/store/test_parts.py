@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from lce_core.store.garbage import Roots, find_garbage
+from lce_core.store.garbage import Roots, find_garbage, sweep
 from lce_core.store.lease import Lease
 from lce_core.store.parts import Parts, folders_asking
-from lce_core.store.sweeping import sweep
 from tests.support.free_steps import free_step, write_file
 
 STEP = free_step("cell", "long", {"n": 1}, {}, {"benchmark": "perplexity"})

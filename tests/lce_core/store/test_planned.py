@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from lce_core.errors import SpecError
-from lce_core.store.planned import (
+from lce_core.store.study_folders import (
     EXPECTATIONS,
     LOOKS,
+    StudyFolders,
     amendments,
     looks,
-    record_look,
     register,
     registrations,
 )
@@ -87,11 +87,12 @@ def test_changes_after_a_result_are_named_and_those_before_are_not(tmp_path):
 def test_only_looks_at_the_plans_own_expectations_count(tmp_path):
     plan = {**PLAN, "expects": [COMPARISON], "looks": [2, 3]}
     tested = {**COMPARISON, "outcome": "confirmed", "look": 1, "num_seeds": 2}
-    record_look(tmp_path, plan, 1, [{**tested, "level": 0.016, "p_adjusted": 0.01}])
-    (only,) = looks(tmp_path, plan)
+    folder, studies = tmp_path / "studies" / "s", StudyFolders(tmp_path)
+    studies.record_look(plan, 1, [{**tested, "level": 0.016, "p_adjusted": 0.01}])
+    (only,) = looks(folder, plan)
     assert (only["look"], only["seeds"]) == (1, 2)
     assert only["comparisons"][0]["outcome"] == "confirmed"
     for changed in ({"looks": [2, 4]}, {"expects": []}, {"hypothesis": "PI wins."}):
-        assert looks(tmp_path, {**plan, **changed}) == []
-    (tmp_path / LOOKS).write_text('{"looks": [{"at": 3}]}')
-    assert looks(tmp_path, plan) == []
+        assert looks(folder, {**plan, **changed}) == []
+    (folder / LOOKS).write_text('{"looks": [{"at": 3}]}')
+    assert looks(folder, plan) == []

@@ -7,9 +7,9 @@ import pytest
 
 from lce_core.store import file_facts
 from lce_core.store.artifacts import Attempt, Store
-from lce_core.store.integrity import reread
 from lce_core.store.records import RECORD, Record, SealError, sealed
 from lce_core.store.steps import Step
+from lce_core.store.verification import reread
 from tests.support.free_steps import free_step
 
 Content = dict[str, Any]

@@ -22,10 +22,10 @@ from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.failures import RETRIED, classify
 from lce_core.store.file_facts import sha256_of
+from lce_core.store.garbage import sweep
 from lce_core.store.lease import HEARTBEAT_SECONDS, STALE_SECONDS, Lease, holders, is_held
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
-from lce_core.store.sweeping import sweep
 from tests.support.file_events import opened
 from tests.support.free_steps import free_step
 

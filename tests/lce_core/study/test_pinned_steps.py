@@ -18,8 +18,7 @@ import yaml
 
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.step_kinds import spec_of
-from lce_core.study.step_spec import KINDS
+from lce_core.study.step_kinds import KINDS, spec_of
 from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
 

@@ -5,7 +5,7 @@ import json
 from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
 from lce_core.store.artifacts import Store
-from lce_core.store.planned import EARLIER
+from lce_core.store.study_folders import EARLIER
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import PlanDiff, compare
 from lce_core.study.progress import inspect

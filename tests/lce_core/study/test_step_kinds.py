@@ -11,8 +11,7 @@ from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
-from lce_core.study.step_kinds import spec_of
-from lce_core.study.step_spec import KINDS
+from lce_core.study.step_kinds import KINDS, spec_of
 from lce_core.study.study_file import load_study
 
 

@@ -73,6 +73,14 @@ def test_what_nothing_was_measured_of_is_guessed():
     assert speed.seconds("cell", StepCost(1, 1e10)) == pytest.approx(2.0)
 
 
+def test_seconds_that_do_not_grow_with_the_work_still_price_larger_steps():
+    cells = [finished("cell", StepCost(1, flops), 2.0) for flops in (1e9, 1e10, 1e11)]
+    speed = fitted(cells, lambda: GUESS)
+    told = [speed.seconds("cell", one.cost) for one in cells]
+    assert sum(told) == pytest.approx(6.0)
+    assert speed.seconds("cell", StepCost(1, 1e12)) > max(told)
+
+
 def test_cells_that_passed_no_token_say_nothing_about_the_speed():
     reused = [finished("cell", StepCost(0, 0.0), 0.1) for _ in range(3)]
     assert fitted(reused, lambda: GUESS).evaluation == GUESS

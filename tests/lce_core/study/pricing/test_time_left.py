@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from lce_core import formats
 from lce_core.store.steps import Step
-from lce_core.study.pricing.calibration import RunCalibration
 from lce_core.study.pricing.time_left import Predicted, Running, TimeLeft
 from lce_core.study.units import Unit
 
@@ -79,35 +78,11 @@ def test_it_falls_with_every_step_that_takes_what_was_predicted(run, slots):
         before, done = left.seconds({}), left.done
 
 
-def test_a_group_without_timings_takes_the_next_wider_ones():
-    calibration = RunCalibration()
-    assert calibration.factor(("cell", "passkey", "yarn")) == 1
-    for _ in range(1000):
-        calibration.learn(("cell", "passkey", "pi"), 1.0, 3.0)
-        calibration.learn(("cell", "ruler", "pi"), 1.0, 5.0)
-    assert calibration.factor(("cell", "passkey", "yarn")) == pytest.approx(3, rel=0.01)
-    assert calibration.factor(("cell", "needle", "yarn")) == pytest.approx(4, rel=0.01)
-
-
-def test_one_odd_step_does_not_rule():
-    calibration = RunCalibration()
-    calibration.learn(("cell",), 1.0, 100.0)
-    assert calibration.factor(("cell",)) < 80
-    for _ in range(200):
-        calibration.learn(("cell",), 1.0, 1.0)
-    assert calibration.factor(("cell",)) == pytest.approx(1.5, abs=0.02)
-
-
 def test_short_steps_say_little_about_long_ones():
     predicted = {"tokens": Predicted(1, ("tokens",)), "cell": Predicted(900, ("cell", "passkey"))}
     left = TimeLeft([unit("tokens"), unit("cell", needs=("tokens",))], predicted, 1)
     left.end("tokens", 30.0)
     assert left.seconds({}) == pytest.approx(900, rel=0.05)
-    calibration = RunCalibration()
-    for _ in range(20):
-        calibration.learn(("cell",), 90.0, 180.0)
-    assert calibration.factor(("cell",), 900.0) == pytest.approx(17 / 9)
-    assert calibration.factor(("cell",), 90.0) == pytest.approx(2, rel=0.01)
 
 
 def test_steps_that_were_there_or_given_up_teach_nothing():
