@@ -20,7 +20,7 @@ from lce_core.extension import kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plugin_folders import add_plugin_folders
-from lce_core.training.checkpoints.points import (
+from lce_core.training.checkpoints import (
     Point,
     find_point,
     open_point,
@@ -176,7 +176,7 @@ def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     seen: list[float] = []
     monkeypatch.setattr(
-        "lce_core.training.checkpoints.points.publish", lambda *_: seen.append(next(clock))
+        "lce_core.training.checkpoints.publish", lambda *_: seen.append(next(clock))
     )
     run(make_job(num_steps=70, checkpoint_seconds=0.0), silent)
     assert len(seen) >= 3
