@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catalog.palette import Look, looks
 from dashboards.contents import Contents, Row
-from lce_core.palette import Look, looks
 from lce_core.study.variants import CONTROL, variant_label
 
 MOST_LINES = 6

@@ -25,7 +25,7 @@ def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
 
 
 def _looks(looks: Sequence[int], settled: Sequence[Row]) -> str:
-    from lce_core.statistics.spending import (
+    from lce_core.statistics.significance import (
         looks_in_words,
     )  # imports scipy, which others do not need
 

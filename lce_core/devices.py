@@ -6,6 +6,8 @@ Further functions return the number, memory and peak speed of this machine's GPU
 from __future__ import annotations
 
 import contextlib
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Literal
@@ -18,6 +20,8 @@ DeviceName = Literal["auto", "cpu", "cuda"]
 
 _PEAK_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
 """Dense bf16 FLOP/s from NVIDIA's data sheets (SXM); each key is a part of torch's device name."""
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""macOS reports `ru_maxrss` in bytes, Linux in KiB."""
 
 
 def count_accelerators() -> int:
@@ -55,6 +59,18 @@ def memory_bytes(device: torch.device) -> int | None:
     if device.type != "cuda":
         return None
     return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return this process's peak memory in bytes.
+
+    On CUDA, the maximum since the previous call; on a CPU, the largest resident set so far.
+    """
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return peak
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:

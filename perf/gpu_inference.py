@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from lce_core.attention.observed import KernelWatch
 from lce_core.attention.token_graphs import CudaRecorder, Recorder
-from lce_core.devices import peak_flops, resolve_device
+from lce_core.devices import peak_flops, peak_memory, resolve_device
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.study.step_cost import evaluation_cost
-from lce_core.training.telemetry import peak_memory
 from tests.support.recorded_operations import OperationRecorder
 
 REPEATS = 3

@@ -35,7 +35,7 @@ from catalog.comparisons.pairs import (
     paired_differences,
 )
 from catalog.comparisons.samples import Aggregation, Cell, SampleScores
-from lce_core.statistics.holm import holm
+from lce_core.statistics.significance import holm
 
 Numbers = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], list[Cell]]

@@ -38,8 +38,8 @@ from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Training
 from lce_core.study.cost import H100_PEAK_FLOPS, matmul_parameters, num_parameters, training_flops
 from lce_core.training import fallbacks, recomputation
+from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
-from lce_core.training.loss_model import LossModel
 
 ROW = 32768
 ROWS_PER_STEP = 256

@@ -35,9 +35,9 @@ from lce_core.evaluation.cross_entropy import linear_cross_entropy
 from lce_core.models import MODELS
 from lce_core.recipe import Training
 from lce_core.store.records import environment
+from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
-from lce_core.training.loss_model import LossModel
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 

@@ -17,8 +17,7 @@ import torch
 from measuring import alternate, ratio
 from torch._inductor import config, metrics
 
-from lce_core.training.states.adamw import RoundedAdamW
-from lce_core.training.states.gradient_sums import GradientSums
+from lce_core.training.optimizer import GradientSums, RoundedAdamW
 
 SHAPE = (2048, 512)
 PARAMETERS, BANDWIDTH = 6.74e9, 3.35e12

@@ -57,7 +57,7 @@ FOREIGN = {
         "yaml.composer.ComposerError",
         "yaml.constructor.ConstructorError",
     },
-    "lce_core/training/checkpoints/points.py": {"OSError"},
+    "lce_core/training/checkpoints.py": {"OSError"},
     "lce_core/training/launching.py": {"MemoryError", "OSError", "torch.OutOfMemoryError"},
     "tasks/ray_engine/cluster.py": {"ConnectionError"},
 }

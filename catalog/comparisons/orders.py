@@ -23,10 +23,10 @@ from lce_core.statistics.contrasts import (
     explore,
     skewness,
 )
-from lce_core.statistics.holm import holm
 from lce_core.statistics.power import ALPHA
 from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
 from lce_core.statistics.sign_flips import Differences
+from lce_core.statistics.significance import holm
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""

@@ -42,7 +42,7 @@ from catalog.comparisons.aligned import AlignedScores, Part, aligned
 from catalog.comparisons.samples import BASE, Cell, Method, grouped
 from lce_core.statistics.contrasts import Adjusted, Contrast, adjust, explore
 from lce_core.statistics.power import ALPHA
-from lce_core.statistics.spending import look_levels
+from lce_core.statistics.significance import look_levels
 
 PRIMARY, SHORT_CONTEXT, EXPLORATORY = "primary", "short context", "exploratory"
 SEEDS, ONE_RUN, PROMPTS = "training seeds", "one training run", "prompts"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from catalog.palette import Look
 from dashboards.app.catalog import Catalog
 from dashboards.contents import Row, select
 from dashboards.families import Variant, method_looks
-from lce_core.palette import Look
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import altair as alt
 import streamlit as st
 
-from lce_core.palette import Look
+from catalog.palette import Look
 
 _CSS = Path(__file__).parents[1] / "page" / "figures.css"
 STEPS, NUM_COLOURS = 11, 6

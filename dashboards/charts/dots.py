@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from catalog.palette import Look
 from dashboards.charts.marks import SHAPES, colours, opening, row_data, text, tooltip, value_data
 from dashboards.charts.scales import Scale, linear, logarithmic
 from dashboards.contents import Row
 from dashboards.families import Variant
 from lce_core import formats
-from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
 NAMES, GAP, TOP, ROW, BOTTOM = 190.0, 24.0, 40.0, 17.0, 24.0

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from catalog.palette import Look
 from dashboards.charts import scales
 from dashboards.charts.lines import Line, Point
 from dashboards.charts.marks import (
@@ -23,7 +24,6 @@ from dashboards.charts.marks import (
     value_data,
 )
 from lce_core import formats
-from lce_core.palette import Look
 from lce_core.study.variants import CONTROL, weights_label
 
 WIDTH, PLOT = 340.0, 170.0

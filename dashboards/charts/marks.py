@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from lce_core.palette import Look
+from catalog.palette import Look
 from lce_core.study.variants import weights_label
 
 LETTER = 6.4

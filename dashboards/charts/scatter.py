@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from catalog.palette import Look
 from dashboards.charts import scales
 from dashboards.charts.marks import SHAPES, colours, opening, row_data, text, tooltip, value_data
 from dashboards.families import Variant
 from lce_core import formats
-from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
 WIDTH, HEIGHT = 340.0, 300.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from catalog.palette import Look
 from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, method_looks, ordered
 from dashboards.figure import Table, figure
-from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
 FEWEST = 3

@@ -24,7 +24,7 @@ from lce.views.needs import needs_lines
 from lce.views.planning import Inspection
 from lce.views.training_table import training_table
 from lce_core import formats
-from lce_core.statistics.spending import looks_in_words
+from lce_core.statistics.significance import looks_in_words
 from lce_core.store.steps import Step
 from lce_core.study.plan_diff import in_short
 from lce_core.study.progress import Change

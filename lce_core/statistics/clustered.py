@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from lce_core.statistics._checks import cluster_numbers, finite
-from lce_core.statistics.estimates import Estimate
-from lce_core.statistics.quantiles import student_quantile
+from lce_core.statistics.estimates import Estimate, cluster_numbers, finite
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,15 @@ def clustered_mean(
     else:
         low, high = mean - quantile * error, mean + quantile * error
     return ClusteredEstimate(mean, min(low, mean), max(high, mean), data.size, num_clusters)
+
+
+@lru_cache(maxsize=1024)
+def student_quantile(share: float, freedom: int) -> float:
+    """Return the quantile of Student's t at probability `share`; NaN for 0 degrees of freedom.
+
+    Cached, because scipy spends longer on checking arguments than on computing.
+    """
+    return float(stats.t.ppf(share, freedom))
 
 
 def _standard_error(data: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:

@@ -20,8 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from lce_core.statistics.holm import holm
-from lce_core.statistics.mcnemar import exact_mcnemar
 from lce_core.statistics.power import (
     ALPHA,
     POWER,
@@ -31,6 +29,7 @@ from lce_core.statistics.power import (
     fewest,
 )
 from lce_core.statistics.sign_flips import Differences, critical_value, step_down
+from lce_core.statistics.significance import exact_mcnemar, holm
 
 FEWEST_CLUSTERS = 6
 """Fewest clusters of a 95 % interval: five lie on one side of the true mean in 6 % of studies."""
@@ -259,8 +258,8 @@ def adjust(
     Holm's procedure, because two to five seeds do not show how comparisons depend on each other. If
     the family has both, each kind has its share of `alpha`.
 
-    `levels` are those of the look at which each comparison is tested (`spending.look_levels`), 0.05
-    without looks. `num_untested` comparisons of the family have no result yet.
+    `levels` are those of the look at which each comparison is tested (`look_levels`), 0.05 without
+    looks. `num_untested` comparisons of the family have no result yet.
 
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70); Strassburger and Bretz 2008
     (Statistics in Medicine 27, 4914-4927: intervals that agree with it).

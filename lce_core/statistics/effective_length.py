@@ -10,10 +10,8 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lce_core.statistics._checks import finite
-from lce_core.statistics.clustered import clustered_mean
-from lce_core.statistics.estimates import Estimate
-from lce_core.statistics.quantiles import student_quantile
+from lce_core.statistics.clustered import clustered_mean, student_quantile
+from lce_core.statistics.estimates import Estimate, finite
 
 LEVEL = 0.95
 NONE = 0

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lce_core.statistics._checks import finite
-
 NORMAL_QUANTILE = 1.959963984540054
 NUM_RESAMPLES = 2000
 QUANTILES = (0.025, 0.975)
@@ -44,6 +42,33 @@ class Estimate:
     low: float | None
     high: float | None
     num_samples: int
+
+
+def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return the values as a float64 array (n,); assert that n > 0 and that all are finite."""
+    data = np.asarray(values, dtype=np.float64)
+    assert data.ndim == 1, f"{where}: values of shape {data.shape}"
+    assert data.size, f"{where}: no value"
+    assert np.isfinite(data).all(), f"{where}: NaN or infinite values"
+    return data
+
+
+def same_length(where: str, first: Sequence[object], second: Sequence[object]) -> None:
+    assert len(first) == len(second), f"{where}: {len(first)} and {len(second)} entries"
+
+
+def cluster_numbers(
+    where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return the number of each value's cluster (n,), from 0 in order of first occurrence.
+
+    Without clusters each value gets its own number.
+    """
+    if clusters is None:
+        return np.arange(values.size)
+    same_length(where, clusters, values.tolist())
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(one, len(numbers)) for one in clusters], dtype=np.int64)
 
 
 def bootstrap_mean(
@@ -94,11 +119,10 @@ def _cluster_totals(
     if clusters is None:
         sums, totals = values, weights
     else:
-        numbers: dict[Hashable, int] = {}
-        index = [numbers.setdefault(cluster, len(numbers)) for cluster in clusters]
+        index = cluster_numbers("clusters", clusters, values)
         # Sort before adding: a floating-point sum depends on its order.
         order = np.lexsort((weights, values))
-        members = np.asarray(index)[order]
+        members = index[order]
         sums = np.asarray(np.bincount(members, weights=values[order]), dtype=np.float64)
         totals = np.asarray(np.bincount(members, weights=weights[order]), dtype=np.float64)
     ranked = np.lexsort((totals, sums))

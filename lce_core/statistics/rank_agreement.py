@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from lce_core.statistics._checks import cluster_numbers, finite, same_length
-from lce_core.statistics.estimates import NORMAL_QUANTILE
-from lce_core.statistics.quantiles import student_quantile
+from lce_core.statistics.clustered import student_quantile
+from lce_core.statistics.estimates import NORMAL_QUANTILE, cluster_numbers, finite, same_length
 
 FEWEST_METHODS = 5
 """Minimum number of methods for an interval: below, the variance of Kendall's correlation is

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lce_core.statistics._checks import finite
-from lce_core.statistics.estimates import Estimate
-from lce_core.statistics.quantiles import student_quantile
+from lce_core.statistics.clustered import student_quantile
+from lce_core.statistics.estimates import Estimate, finite
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lce_core.data.packing import PackedRows
-from lce_core.devices import resolve_dtype
+from lce_core.devices import autocast, resolve_dtype
+from lce_core.evaluation.cross_entropy import linear_cross_entropy
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend, use_kernel
 from lce_core.extension.insertion import reserve_token
@@ -23,8 +24,7 @@ from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.lora import add_lora
-from lce_core.training.loss_model import LossModel
-from lce_core.training.recomputation import enable
+from lce_core.training.recomputation import enable, storage
 from lce_core.training.sharding import build_on_main, decoder_layers, shard
 
 if TYPE_CHECKING:
@@ -45,6 +45,37 @@ def plugin_of(job: TrainingJob) -> LanguageModel:
     """Return the base model's plug-in, after importing the user's plug-in folders."""
     add_plugin_folders(job.plugin_folders)
     return MODELS.from_identity(job.base_model)
+
+
+class LossModel(nn.Module):
+    """A causal language model as a module whose forward pass returns the training loss.
+
+    Wrappers that act on `forward` (DistributedDataParallel, fully_shard) thus see embedding, layers
+    and head in one call. With "bf16", autocast computes matrix products in bf16 from fp32 weights.
+    """
+
+    def __init__(self, model: PreTrainedModel, precision: str, kept: str = "none") -> None:
+        super().__init__()
+        self.model, self.precision, self.kept = model, precision, kept
+
+    def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sum of next-token losses, in nats.
+
+        The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and i >= 1.
+        Tokens and weights are (rows, row_length).
+        """
+        head = cast("nn.Linear", self.model.get_output_embeddings())
+        backbone = self.model.base_model
+        with autocast(tokens.device, self.precision):
+            with storage(self.kept, tokens.device):
+                hidden: Tensor = backbone(input_ids=tokens, use_cache=False).last_hidden_state
+            return linear_cross_entropy(
+                hidden[:, :-1].flatten(0, 1),
+                head.weight,
+                head.bias,
+                tokens[:, 1:].flatten(),
+                weights[:, 1:].flatten(),
+            )
 
 
 @dataclass(frozen=True)

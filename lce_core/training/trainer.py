@@ -30,20 +30,18 @@ from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
 from lce_core.attention.observed import KernelWatch
-from lce_core.errors import DataError, NonFiniteError, SpecError
+from lce_core.devices import peak_flops, peak_memory
+from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
+from lce_core.study.cost import model_flops_utilisation, training_flops
+from lce_core.training import checkpoints
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
-from lce_core.training.checkpoints import points
-from lce_core.training.checkpoints.resume import restore, shard_tensors, training_tensors
-from lce_core.training.ema import ExponentialMovingAverage
 from lce_core.training.lora import merged
 from lce_core.training.loss_log import LossLog
+from lce_core.training.optimizer import ExponentialMovingAverage, GradientSums, RoundedAdamW
 from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share
 from lce_core.training.sharding import gathered, local
-from lce_core.training.states.adamw import RoundedAdamW
-from lce_core.training.states.gradient_sums import GradientSums
-from lce_core.training.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
@@ -63,7 +61,7 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
     # ACCELERATE_GRADIENT_ACCUMULATION_STEPS=1 would drop gradients and change every score.
     for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:  # noqa: TID251
         del os.environ[name]  # noqa: TID251
-    accelerator = Accelerator(
+    return Accelerator(
         cpu=device.type == "cpu",
         mixed_precision="no",  # LossModel casts.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=micro_batches),
@@ -72,14 +70,6 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
             InitProcessGroupKwargs(backend=None, timeout=_LOADING_TIMEOUT),
         ],
     )
-    if (accumulated := accelerator.gradient_accumulation_steps) != micro_batches:
-        raise SpecError(
-            "gradient accumulation",
-            f"{accumulated} micro-batches a step from Accelerate",
-            f"{micro_batches}, which the job sets",
-            "use the locked version of accelerate",
-        )
-    return accelerator
 
 
 def use_private_compile_caches() -> None:
@@ -121,11 +111,7 @@ class Trainer:
         self.sharded = job.is_sharded(self.device)
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
-        self.kernel, self.lora, self._layers = parts.kernel, parts.lora, parts.layers
-        length = sequence_length(job, self.extended)
-        self.telemetry = Telemetry(
-            job, self.base, self.device, length, all_weights=self.lora is None
-        )
+        self.kernel, self.lora, self.peak_memory_bytes = parts.kernel, parts.lora, 0
         named = model.named_parameters()
         self.parameters = {name: tensor for name, tensor in named if tensor.requires_grad}
         optimizer = self._optimizer()
@@ -140,7 +126,7 @@ class Trainer:
         """Attention kernels of the first forward pass, joined by "+"; None before it."""
         # A compiled layer also saves its weights for the backward pass, and "offload" would copy
         # them to the host.
-        self._to_compile = self._layers if self._compiled and job.kept != "offload" else ()
+        self._to_compile = parts.layers if self._compiled and job.kept != "offload" else ()
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
         self.ema_tensors = self.ema.tensors if self.ema else {}
@@ -182,7 +168,7 @@ class Trainer:
             with self._waits_at_most(timedelta(seconds=self.job.step_timeout_seconds)):
                 loss, norm, save_now = self._step(step, due)
             now = time.monotonic()
-            entry, previous = self.telemetry.entry(step, loss, norm, now - previous), now
+            entry, previous = self._entry(step, loss, norm, now - previous), now
             if log:
                 log.append(entry)
             if self._is_main and (now - reported >= _REPORT_SECONDS or is_last):
@@ -196,19 +182,47 @@ class Trainer:
                 pause = max(self.job.checkpoint_seconds, _WRITING_SHARE * (saved - writing))
         return entry
 
+    def _entry(self, step: int, loss: float, norm: float, seconds: float) -> dict[str, Any]:
+        """Build the loss log's entry of training step `step` (0 is the first).
+
+        `loss` is in nats per unit of loss weight, `norm` global and before clipping. The entry
+        counts steps from 1 and tokens_per_second over all processes; peak_memory_bytes is this
+        process's. mfu is None if the device's peak is unknown or LoRA freezes some weights.
+        """
+        job, tokens = self.job, self.training.tokens_per_step
+        speed, memory = tokens / seconds, peak_memory(self.device)
+        self.peak_memory_bytes = max(self.peak_memory_bytes, memory)
+        peak, mfu = peak_flops(self.device, self.training.precision), None
+        if peak and not self.lora:
+            # The FLOPs are those of full attention, so methods that read fewer keys get a higher
+            # MFU.
+            length = sequence_length(job, self.extended)
+            flops = training_flops(self.base.shape, self.base.geometry, length)
+            mfu = model_flops_utilisation(speed / job.processes, flops, peak)
+        return {
+            "step": step + 1,
+            "tokens": (step + 1) * tokens,
+            "loss": loss,
+            "grad_norm": norm,
+            "learning_rate": learning_rate(self.training, step, job.num_steps),
+            "tokens_per_second": round(speed, 1),
+            "mfu": mfu,
+            "peak_memory_bytes": memory,
+        }
+
     def _resume(self) -> int:
         self.job.resume.mkdir(parents=True, exist_ok=True)
         found = None
         if self._is_main:
-            points.sweep(self.job.resume)
-            found = points.find_point(self.job.resume, self.job.identity())
+            checkpoints.sweep(self.job.resume)
+            found = checkpoints.find_point(self.job.resume, self.job.identity())
         # All processes resume from the point that the main process found: the others contribute
         # zero to the sum.
         step, token = map(int, self._sum(found.step, found.token) if found else self._sum(0, 0))
         if step == 0:
             return 0
-        with points.open_point(points.Point(self.job.resume, step, token)) as saved:
-            restore(saved, self.parameters, self.optimizer.optimizer, self.ema_tensors)
+        with checkpoints.open_point(checkpoints.Point(self.job.resume, step, token)) as saved:
+            checkpoints.restore(saved, self.parameters, self.optimizer.optimizer, self.ema_tensors)
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
@@ -259,7 +273,9 @@ class Trainer:
                     wanted = due and self._is_main
                     mean, votes = self._sum(float(total) / weight, float(wanted))
                     # Check before the update, so that NaN never reaches a resume point.
-                    self._check(step, mean, norm)
+                    if not (math.isfinite(mean) and math.isfinite(norm)):
+                        got = f"loss {mean}, gradient norm {norm}"
+                        raise self._non_finite(step + 1, got, "a finite loss and gradient norm")
                 self.optimizer.step()
                 self.optimizer.zero_grad()
         if self.ema:
@@ -333,11 +349,6 @@ class Trainer:
         total: list[float] = self.accelerator.reduce(local, "sum").tolist()
         return total
 
-    def _check(self, step: int, loss: float, norm: float) -> None:
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            got = f"loss {loss}, gradient norm {norm}"
-            raise self._non_finite(step + 1, got, "a finite loss and gradient norm")
-
     def _require_finite_weights(self, step: int) -> None:
         # A finite gradient can still push weights to infinity if the learning rate is too high.
         tensors = map(local, self.parameters.values())
@@ -360,19 +371,20 @@ class Trainer:
 
     def _save_point(self, step: int) -> None:
         self._require_finite_weights(step)
-        state = training_tensors(self.parameters, self.optimizer.optimizer, self.ema_tensors)
         # Only the main process draws a token; the sum sends it to the others.
         token = int(self._sum(secrets.randbits(48) if self._is_main else 0)[0])
-        point = points.Point(self.job.resume, step, token)
+        point = checkpoints.Point(self.job.resume, step, token)
         count = self.accelerator.num_processes if self.sharded else 1
         if self.sharded or self._is_main:
-            tensors = shard_tensors(state, is_main=self._is_main)
-            points.write_shard(point, self.accelerator.process_index, count, tensors)
+            tensors = checkpoints.state_tensors(
+                self.parameters, self.optimizer.optimizer, self.ema_tensors, is_main=self._is_main
+            )
+            checkpoints.write_shard(point, self.accelerator.process_index, count, tensors)
         # Publish the point only after every shard is on disk; until then the previous point is
         # valid.
         self.accelerator.wait_for_everyone()
         if self._is_main:
-            points.publish(point, self.job.identity(), count)
+            checkpoints.publish(point, self.job.identity(), count)
         self.saved_step = step
 
     def _save_model(self) -> None:
@@ -394,7 +406,7 @@ class Trainer:
     def _facts(self, entry: dict[str, Any], first: int, seconds: float) -> dict[str, Any]:
         return {
             **entry,
-            "peak_memory_bytes": self.telemetry.peak_memory_bytes,
+            "peak_memory_bytes": self.peak_memory_bytes,
             "kernel": self.kernel,
             "attention_kernel": self.kernels_run,
             "gradient_checkpointing": self.job.kept,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lce_core.palette import Look, family_of, looks
+from catalog.palette import Look, family_of, looks
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.study.variants import CONTROL

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import dashboards
+from catalog.palette import CONTROL_LOOK, NUM_SHAPES, PLACES, looks
 from dashboards.charts.marks import SHAPES, opening
 from dashboards.pictures import picture
 from lce_core.methods import METHODS
-from lce_core.palette import CONTROL_LOOK, NUM_SHAPES, PLACES, looks
 
 STEPS = [f"h{step}" for step in range(11)]
 LINES = [f"c{number}" for number in range(6)]

@@ -12,13 +12,18 @@ import torch
 
 from lce_core import devices, offline, runners
 from lce_core.attention.token_graphs import CudaRecorder
-from lce_core.devices import count_accelerators, memory_bytes, peak_flops, resolve_device
+from lce_core.devices import (
+    count_accelerators,
+    memory_bytes,
+    peak_flops,
+    peak_memory,
+    resolve_device,
+)
 from lce_core.errors import SpecError
 from lce_core.evaluation import window_ranges
 from lce_core.execution import Execution
 from lce_core.store import records
 from lce_core.training import recomputation, run
-from lce_core.training.telemetry import peak_memory
 from lce_core.training.trainer import Trainer
 from tests.support.repository import ROOT
 from tests.support.stub_gpus import MEMORY, NAME, stub_gpus

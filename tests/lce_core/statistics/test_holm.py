@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.statistics.holm import holm
+from lce_core.statistics.significance import holm
 
 families = st.lists(st.floats(0, 1), min_size=1, max_size=7)
 

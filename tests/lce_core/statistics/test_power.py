@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lce_core.statistics.contrasts import Contrast, skewness
-from lce_core.statistics.mcnemar import exact_mcnemar
 from lce_core.statistics.power import detectable_effect, detectable_share, mcnemar_power, mean_power
+from lce_core.statistics.significance import exact_mcnemar
 from tests.support.oracles.error_rates import between
 
 

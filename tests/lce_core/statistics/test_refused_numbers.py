@@ -7,10 +7,10 @@ import pytest
 from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.effective_length import effective_length
 from lce_core.statistics.estimates import wilson
-from lce_core.statistics.holm import holm
 from lce_core.statistics.power import detectable_share, mcnemar_power
 from lce_core.statistics.rank_agreement import perplexity_agreement
 from lce_core.statistics.seeds import mean_over_seeds
+from lce_core.statistics.significance import holm
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lce_core.statistics.contrasts import Contrast, adjust
-from lce_core.statistics.spending import look_levels
+from lce_core.statistics.significance import look_levels
 
 looks = st.lists(st.integers(2, 100), min_size=1, max_size=8, unique=True).map(sorted)
 

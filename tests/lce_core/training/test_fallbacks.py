@@ -9,7 +9,7 @@ import torch
 from lce_core.errors import SpecError
 from lce_core.models import MODELS
 from lce_core.training import fallbacks
-from lce_core.training.loss_model import LossModel
+from lce_core.training.assembly import LossModel
 from lce_core.training.run import run
 from tests.support.training_jobs import (
     BASE,

@@ -16,6 +16,7 @@ from lce_core.errors import WorkerLostError
 from lce_core.models import MODELS
 from lce_core.store.failures import classify
 from lce_core.study.plugin_folders import add_plugin_folders
+from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from tests.lce_core.training.conftest import start
 from tests.support.ports import unused_port
@@ -79,36 +80,41 @@ def _joined(machines: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-@pytest.mark.slow
-def test_two_machines_train_what_one_machine_trains(make_job, tmp_path):
-    machines = _two_machines()
-    shared: dict[str, Any] = {"processes": 2, "sharding": "shard", "num_steps": 3}
-    one = make_job(**shared)
-    several = [make_job(**shared, accelerate_config=machines) for _ in range(2)]
-    run(one, silent)
-    with _joined(machines):
-        for job in several:  # the second machine joins one run after another
-            assert run(job, silent)["processes"] == 2
-    for job in several:
-        assert losses(job) == losses(one)
-        for name, tensor in weights(one).items():
-            assert torch.equal(tensor, weights(job)[name]), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", ["driver", "joined"])
-def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job, killed):
-    machines = _two_machines()
-    job = make_job(num_steps=1_000_000, processes=2, accelerate_config=machines)
-    with _joined(machines) as second, start(job) as driver:
+def _require_that_nothing_is_left(job: TrainingJob, second: Any, *, kills_driver: bool) -> None:
+    """Start an endless job, kill one of the two machines and wait until all processes end."""
+    with start(job) as driver:
         while not (job.resume / "loss.jsonl").exists():
             assert driver.poll() is None, "ended before it could be killed"
             time.sleep(0.05)
         launched = [*descendants(driver.pid), *descendants(second.pid)]
         assert len(launched) == 4
-        (driver if killed == "driver" else second).kill()
+        (driver if kills_driver else second).kill()
         assert left(launched) == []
         assert driver.wait() != 0
+
+
+@pytest.mark.slow
+def test_two_machines_train_what_one_machine_trains_until_the_main_one_dies(make_job):
+    machines = _two_machines()
+    shared: dict[str, Any] = {"processes": 2, "sharding": "shard", "num_steps": 3}
+    one, two = make_job(**shared), make_job(**shared, accelerate_config=machines)
+    run(one, silent)
+    with _joined(machines) as second:
+        assert run(two, silent)["processes"] == 2
+        assert losses(two) == losses(one)
+        for name, tensor in weights(one).items():
+            assert torch.equal(tensor, weights(two)[name]), name
+        # The second machine joins one run after another.
+        endless = make_job(num_steps=1_000_000, processes=2, accelerate_config=machines)
+        _require_that_nothing_is_left(endless, second, kills_driver=True)
+
+
+@pytest.mark.slow
+def test_a_second_machine_that_dies_leaves_no_process_on_the_main_one(make_job):
+    machines = _two_machines()
+    endless = make_job(num_steps=1_000_000, processes=2, accelerate_config=machines)
+    with _joined(machines) as second:
+        _require_that_nothing_is_left(endless, second, kills_driver=False)
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ from lce_core.recipe import Training
 from lce_core.rope import RopeGeometry
 from lce_core.study.cost import num_parameters
 from lce_core.training import recomputation
+from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
-from lce_core.training.loss_model import LossModel
 from lce_core.training.memory import USABLE_FRACTION, estimate
 
 LLAMA = type(MODELS.load("llama2_7b")())

@@ -15,7 +15,7 @@ from lce_core.attention.observed import FUSED
 from lce_core.execution import Execution
 from lce_core.methods import METHODS
 from lce_core.training import recomputation
-from lce_core.training.loss_model import LossModel
+from lce_core.training.assembly import LossModel
 from lce_core.training.run import run
 from tests.support.training_jobs import BASE, ROW_LENGTH, checkpoint, losses, run_alone, silent
 

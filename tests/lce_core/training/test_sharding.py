@@ -20,7 +20,7 @@ from lce_core.extension import kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plugin_folders import add_plugin_folders
-from lce_core.training.checkpoints.points import (
+from lce_core.training.checkpoints import (
     Point,
     find_point,
     open_point,
@@ -30,6 +30,7 @@ from lce_core.training.checkpoints.points import (
 )
 from lce_core.training.run import run
 from tests.lce_core.training.conftest import start
+from tests.support.launched_jobs import run_together
 from tests.support.training_jobs import BASE, losses, silent, weights
 
 UNTIED = '''"""The toy with a head of its own and an odd number of heads' rows."""
@@ -73,9 +74,6 @@ def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(m
     }
     shared = changes | {"processes": 2, "sharding": "shard"}
     training = {"ema_decay": 0.9}
-    undisturbed = make_job(training, **shared)
-    run(undisturbed, silent)
-
     first = make_job(training, **shared, checkpoint_seconds=0.0)
     with start(first) as process:
         while not any(first.resume.glob("point-*")):
@@ -87,8 +85,10 @@ def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(m
     alone = make_job(training, **changes)
     shutil.copytree(first.resume, alone.resume)
 
+    undisturbed = make_job(training, **shared)
     second = make_job(training, **shared, resume=first.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 40
+    _, facts = run_together([undisturbed, second], tmp_path)
+    assert 0 < facts["resumed_from"] < 40
     assert losses(second) == losses(undisturbed)
     for name, tensor in weights(undisturbed).items():
         assert torch.equal(tensor, weights(second)[name]), name
@@ -176,7 +176,7 @@ def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     seen: list[float] = []
     monkeypatch.setattr(
-        "lce_core.training.checkpoints.points.publish", lambda *_: seen.append(next(clock))
+        "lce_core.training.checkpoints.publish", lambda *_: seen.append(next(clock))
     )
     run(make_job(num_steps=70, checkpoint_seconds=0.0), silent)
     assert len(seen) >= 3

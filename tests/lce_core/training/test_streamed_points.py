@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from lce_core.training.checkpoints._streamed import write
+from lce_core.training.checkpoints import write_tensors
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -21,7 +21,7 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 def test_what_is_written_is_what_is_read(tmp_path_factory, shapes, dtype):
     tensors = {f"a/{i}": torch.randn(shape).to(dtype) for i, shape in enumerate(shapes)}
     path = tmp_path_factory.mktemp("written") / "file"
-    write(path, tensors)
+    write_tensors(path, tensors)
     found = load_file(path)
     assert found.keys() == tensors.keys()
     for name, tensor in tensors.items():
@@ -31,7 +31,7 @@ def test_what_is_written_is_what_is_read(tmp_path_factory, shapes, dtype):
 
 def test_rows_of_another_tensor_are_written_in_order(tmp_path):
     whole = torch.arange(12.0).reshape(3, 4)
-    write(tmp_path / "file", {"turned": whole.T, "rows": whole[1:]})
+    write_tensors(tmp_path / "file", {"turned": whole.T, "rows": whole[1:]})
     found = load_file(tmp_path / "file")
     assert torch.equal(found["turned"], whole.T)
     assert torch.equal(found["rows"], whole[1:])
@@ -59,6 +59,6 @@ class Made(Mapping[str, torch.Tensor]):
 
 def test_tensors_are_fetched_one_at_a_time(tmp_path):
     made = Made()
-    write(tmp_path / "file", made)
+    write_tensors(tmp_path / "file", made)
     assert made.most <= 2
     assert load_file(tmp_path / "file")["19"].tolist() == [19.0] * 100

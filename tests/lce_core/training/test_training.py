@@ -23,7 +23,7 @@ from lce_core.data.packing import PackedRows
 from lce_core.errors import NonFiniteError, SpecError, StoreError, WorkerLostError
 from lce_core.methods import METHODS
 from lce_core.recipe import Training
-from lce_core.training.checkpoints.points import Point, find_point, open_point, publish, write_shard
+from lce_core.training.checkpoints import Point, find_point, open_point, publish, write_shard
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step, share
 from lce_core.training.trainer import use_private_compile_caches

@@ -1,6 +1,12 @@
 """How a run is carried out changes nothing: passes, interruptions and processes, for each method
-that trains parameters or rows of its own. The same job in one go and one process is the oracle."""
+that trains parameters or rows of its own. The same job in one go and one process is the oracle.
+Runs with bf16 states are as good as runs with fp32 states within the noise of seeds."""
 
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
@@ -11,7 +17,18 @@ from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
-from tests.support.training_jobs import ROW_LENGTH, InterruptedRunError, checkpoint, losses, silent
+from tests.support.launched_jobs import run_together
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    InterruptedRunError,
+    checkpoint,
+    job_maker,
+    losses,
+    save_base,
+    silent,
+    weights,
+)
 
 METHOD_ENTRIES: dict[str, dict[str, Any]] = {
     "longlora": {},
@@ -86,45 +103,82 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(make_job, method, t
     assert all(torch.equal(tensor, expected[name]) for name, tensor in checkpoint(second).items())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "sharding", "processes", "tolerance"),
-    [
-        (None, "replicate", 2, 1e-6),
-        (None, "shard", 3, 1e-5),
-        ("longlora", "shard", 2, 1e-5),
-        ("clex", "replicate", 2, 1e-5),
-        ("landmark", "shard", 2, 1e-5),
-    ],
-)
-def test_processes_compute_what_one_computes_also_where_rows_do_not_divide(
-    make_job, method, sharding, processes, tolerance
-):
-    training = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
-    changes = {"num_steps": 4, **fields(method)}
-    one = make_job(training, **changes)
-    several = {"processes": processes, "sharding": sharding, "micro_batch_tokens": 128}
-    some = make_job(training, **changes, **several, gradient_checkpointing=sharding == "shard")
-    run(one, silent)
-    seen: list[dict[str, Any]] = []
-    assert run(some, seen.append)["processes"] == processes
-    assert seen[-1]["step"] == 4
-    assert_close(some, one, loss=tolerance, weight=1e-4 if method in ("clex", "landmark") else 1e-5)
-    configs = [(job.out / "model" / "config.json").read_text() for job in (one, some)]
-    assert configs[0] == configs[1]
-    assert {path.name for path in some.resume.iterdir()} == {"loss.jsonl"}
-
-
 COPIES = {"precision": "bf16", "param_dtype": "bf16"}
+ROUNDED = {**HALF, "tokens_per_step": 2 * ROW_LENGTH, "warmup_steps": 0, "ema_decay": 0.5}
+UNEVEN = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
+"""Rows that do not divide by two processes."""
+SHARINGS = {
+    "replicated": (None, "replicate", 1e-6, 1e-5),
+    "sharded": (None, "shard", 1e-5, 1e-5),
+    "longlora": ("longlora", "shard", 1e-5, 1e-5),
+    "clex": ("clex", "replicate", 1e-5, 1e-4),
+    "landmark": ("landmark", "shard", 1e-5, 1e-4),
+}
+"""Method, sharding, and tolerances of losses and weights."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    job: TrainingJob
+    facts: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "model")
+
+
+@pytest.fixture(scope="module")
+def halves(base) -> dict[str, Any]:
+    """Fields of a job in which some weights stay fp32 beside bf16 ones."""
+    changes = {"from_scratch": False, "base_folder": base, "num_steps": 2}
+    return {**fields("clex"), **changes}
+
+
+@pytest.fixture(scope="module")
+def by_two(rows, halves, tmp_path_factory) -> dict[str, Launched]:
+    """Jobs that two processes have run."""
+    folder = tmp_path_factory.mktemp("by-two")
+    make = partial(job_maker(rows, folder), processes=2)
+    jobs = {
+        name: make(
+            UNEVEN,
+            **{"num_steps": 4, **fields(method)},
+            sharding=sharding,
+            micro_batch_tokens=128,
+            gradient_checkpointing="full" if sharding == "shard" else "none",
+        )
+        for name, (method, sharding, _, _) in SHARINGS.items()
+    }
+    jobs |= {
+        "copies": make(COPIES, num_steps=4),
+        "one step": make(ROUNDED, num_steps=1),
+        "with points": make(ROUNDED, num_steps=6, checkpoint_seconds=0.0),
+        "clex in bf16": make(HALF, **halves),
+    }
+    facts = run_together([*jobs.values()], folder)
+    return {name: Launched(job, of) for (name, job), of in zip(jobs.items(), facts, strict=True)}
 
 
 @pytest.mark.slow
-def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_job):
-    one, two, mixed = (
-        make_job({**training}, num_steps=4, processes=processes)
-        for training, processes in ((COPIES, 1), (COPIES, 2), ({"precision": "bf16"}, 1))
-    )
-    facts = [run(job, silent) for job in (one, two, mixed)]
+@pytest.mark.parametrize("name", SHARINGS)
+def test_processes_compute_what_one_computes_also_where_rows_do_not_divide(make_job, by_two, name):
+    method, _, loss, weight = SHARINGS[name]
+    one, two = make_job(UNEVEN, **{"num_steps": 4, **fields(method)}), by_two[name].job
+    run(one, silent)
+    assert by_two[name].facts["processes"] == 2
+    assert by_two[name].facts["step"] == 4
+    assert_close(two, one, loss=loss, weight=weight)
+    configs = [(job.out / "model" / "config.json").read_text() for job in (one, two)]
+    assert configs[0] == configs[1]
+    assert {path.name for path in two.resume.iterdir()} == {"loss.jsonl"}
+
+
+@pytest.mark.slow
+def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_job, by_two):
+    one, mixed = make_job(COPIES, num_steps=4), make_job({"precision": "bf16"}, num_steps=4)
+    two = by_two["copies"].job
+    facts = [run(one, silent), by_two["copies"].facts, run(mixed, silent)]
     assert [fact["state_precision"] for fact in facts] == ["fp32"] * 3
     assert {tensor.dtype for tensor in checkpoint(one).values()} == {torch.float32}
     assert losses(two) == pytest.approx(losses(one), abs=2e-3)
@@ -132,6 +186,64 @@ def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_j
     assert losses(one) == pytest.approx(losses(mixed), abs=2e-2)
 
 
+@pytest.mark.slow
+def test_two_processes_round_like_one_and_share_their_points(make_job, by_two):
+    starts = dict(BASE.initialise(0).named_parameters())
+
+    def require_alike(ours: TrainingJob, theirs: TrainingJob) -> None:
+        mine, other = weights(ours), weights(theirs)
+        moved = sum(int((mine[name] != starts[name].bfloat16()).sum()) for name in mine)
+        apart = sum(int((mine[name] != other[name]).sum()) for name in mine)
+        # Gradients differ in the order of sums; noise of its own would part a third of what moved.
+        assert moved > 100_000
+        assert apart < 0.05 * moved
+
+    one, two = make_job(ROUNDED, num_steps=1), by_two["one step"].job
+    run(one, silent)
+    require_alike(one, two)
+
+    shared = by_two["with points"].job
+    alone = make_job(ROUNDED, num_steps=6)
+    shutil.copytree(shared.resume, alone.resume)
+    assert 0 < run(alone, silent)["resumed_from"] < 6
+    assert losses(alone) == pytest.approx(losses(shared), rel=0.03)
+
+
+@pytest.mark.slow
+def test_weights_that_stay_fp32_are_shared_beside_bf16_ones(make_job, by_two, halves):
+    one = make_job(HALF, **halves)
+    run(one, silent)
+    assert losses(by_two["clex in bf16"].job) == pytest.approx(losses(one), rel=1e-3)
+
+
 def test_bf16_copies_and_replicas_exclude_each_other(make_job):
     with pytest.raises(SpecError, match="replicate with param_dtype bf16"):
         run(make_job(COPIES, sharding="replicate", processes=2), silent)
+
+
+def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job):
+    full = make_job({"precision": "bf16"})
+    half = make_job(HALF, micro_batch_tokens=3 * ROW_LENGTH)
+    run(full, silent)
+    run(half, silent)
+    assert losses(half) != losses(full)
+    assert losses(half) == pytest.approx(losses(full), rel=0.02)
+    assert {tensor.dtype for tensor in weights(half).values()} == {torch.bfloat16}
+    BASE.load(half.out / "model", torch.float32)
+
+
+def test_replicas_with_bf16_states_are_refused(make_job):
+    with pytest.raises(SpecError, match=r"sharding: got replicate with state_precision bf16"):
+        run(make_job(HALF, processes=2, sharding="replicate"), silent)
+
+
+@pytest.mark.slow
+def test_bf16_states_reach_the_loss_of_fp32_states_within_the_noise_of_seeds(make_job):
+    def reached(training: dict[str, Any], seed: int) -> float:
+        job = make_job(training, num_steps=25, seed=seed)
+        run(job, silent)
+        return mean(losses(job)[-5:])
+
+    full = [reached({}, seed) for seed in range(3)]
+    half = [reached(HALF, seed) for seed in range(3)]
+    assert abs(mean(half) - mean(full)) < 2 * stdev(full) / 3**0.5, (full, half)

@@ -1,15 +1,25 @@
 """Strategy: torch's AdamW in fp32 is the oracle; in bf16 the mean over many like weights has to be
-its result, where rounding to the nearest would lose every update."""
+its result, where rounding to the nearest would lose every update. The average of weights that
+stand still has a closed form."""
 
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lce_core.training.states.adamw import RoundedAdamW
-from lce_core.training.states.gradient_sums import GradientSums
+from lce_core.training.optimizer import (
+    ExponentialMovingAverage,
+    GradientSums,
+    RoundedAdamW,
+)
 
 SETTINGS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 0.1}
+DECAYS = st.floats(0.0, 0.999)
+STEPS = st.integers(1, 60)
+EXACT = {"rel": 1e-4, "abs": 1e-4}
+"""Room for the rounding of 60 updates in fp32, of numbers up to 300."""
 
 
 def _optimizer(weight: torch.nn.Parameter, **changes: Any) -> RoundedAdamW:
@@ -86,3 +96,25 @@ def test_sums_of_many_gradients_do_not_stand_still():
     summed.sum().backward()
     sums.give_back()
     assert summed.grad.unique().tolist() == [1]
+
+
+@given(DECAYS, STEPS)
+def test_the_distance_to_weights_that_stand_still_shrinks_by_the_decay(decay, steps):
+    weights = {"a": torch.tensor([0.0, 100.0])}
+    average = ExponentialMovingAverage(weights, decay)
+    weights["a"].copy_(torch.tensor([100.0, 300.0]))
+    for _ in range(steps):
+        average.update()
+    left = decay**steps
+    expected = [100 - 100 * left, 300 - 200 * left]
+    assert average.tensors["a"].tolist() == pytest.approx(expected, **EXACT)
+
+
+def test_one_update_of_half_a_percent_moves_half_a_percent_of_the_way():
+    weights = {"a": torch.zeros(1, dtype=torch.bfloat16)}
+    average = ExponentialMovingAverage(weights, 0.995)
+    weights["a"].fill_(1000)
+    average.update()
+    assert average.tensors["a"].item() == pytest.approx(5.0, rel=1e-5)
+    average.apply()
+    assert weights["a"].item() == 5.0

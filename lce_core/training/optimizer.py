@@ -1,5 +1,6 @@
-"""AdamW with bf16 weights and moments: 8 bytes per parameter, gradient included, instead of 16.
+"""What updates the weights: AdamW and gradient sums in bf16, and the average of the weights.
 
+AdamW with bf16 weights and moments needs 8 bytes per parameter, gradient included, instead of 16.
 Arithmetic is fp32; weights and both moments are rounded stochastically. The second moment needs
 this too: multiplying by 0.999 changes a number by less than half a unit in the last place of bf16,
 so with rounding to nearest the moment would never decay. States in fp32 are not rounded.
@@ -11,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lce_core.training.rounding import RoundedUpdate
 from lce_core.training.sharding import local
-from lce_core.training.states.update import RoundedUpdate
 
 
 class RoundedAdamW(torch.optim.Optimizer):
@@ -111,3 +113,73 @@ def _adamw(
     second = second * beta2 + fresh2 * gradient * gradient
     # Decay first, then the bias-corrected step, as in torch.optim.AdamW.
     return first, second, weights * kept - rate * first / (second.sqrt() / root + eps)
+
+
+class GradientSums:
+    """Sum each parameter's gradients over the micro-batches of a training step, in bf16.
+
+    Autograd would accumulate in bf16 with rounding to nearest: after a few hundred micro-batches, a
+    new gradient is smaller than half a unit in the last place of the sum and would be lost. Here a
+    hook adds each gradient to the sum in fp32 as soon as it exists, with stochastic rounding.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], seed: int, *, compiled: bool) -> None:
+        self._parameters = parameters
+        self._add = RoundedUpdate(_sum, seed, compiled=compiled)
+        self._step = 0
+        self._sums: dict[str, tuple[Tensor, int]] = {}
+        for name, parameter in parameters.items():
+            parameter.register_post_accumulate_grad_hook(partial(self._take, name))
+
+    def begin(self, step: int) -> None:
+        """Start a training step and discard the previous sums."""
+        self._step = step
+        self._sums.clear()
+
+    def give_back(self) -> None:
+        for name, (total, _) in self._sums.items():
+            self._parameters[name].grad = total
+        self._sums.clear()
+
+    @torch.no_grad()
+    def _take(self, name: str, parameter: Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        assert gradient is not None
+        if name not in self._sums:
+            self._sums[name] = gradient, 1
+            return
+        total, passes = self._sums[name]
+        # The optimiser's noise has pass 0.
+        self._add(name, (total,), gradient, (self._step, passes))
+        self._sums[name] = total, passes + 1
+
+
+def _sum(total: Tensor, gradient: Tensor) -> tuple[Tensor]:
+    return (total + gradient,)
+
+
+class ExponentialMovingAverage:
+    """Moving average of the weights: ema <- decay * ema + (1 - decay) * weights.
+
+    It starts from the initial weights and has no bias correction, because fine-tuning starts from a
+    trained base model. The horizon 1 / (1 - decay) should be well below the number of steps.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
+        self._parameters, self._decay = parameters, decay
+        # fp32 also for bf16 weights, whose last bit is larger than what a step moves the average.
+        self.tensors = {
+            name: tensor.detach().to(torch.float32, copy=True)
+            for name, tensor in parameters.items()
+        }
+
+    @torch.no_grad()
+    def update(self) -> None:
+        for name, tensor in self.tensors.items():
+            tensor.lerp_(self._parameters[name].detach().to(tensor.dtype), 1 - self._decay)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Overwrite the model's weights with their average, before the checkpoint is saved."""
+        for name, tensor in self.tensors.items():
+            self._parameters[name].copy_(tensor)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.training.states.rounding import noise, philox, rounded
+from lce_core.training.rounding import noise, philox, rounded
 
 EVERY = torch.arange(1 << 16, dtype=torch.int32)
 LARGEST = float(torch.finfo(torch.bfloat16).max)

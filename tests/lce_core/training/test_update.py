@@ -13,9 +13,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from lce_core.training.states import update
-from lce_core.training.states.adamw import RoundedAdamW
-from lce_core.training.states.gradient_sums import GradientSums
+from lce_core.training import rounding
+from lce_core.training.optimizer import GradientSums, RoundedAdamW
 from tests.support.compiling import fresh_compiler, needs_compiler
 
 SHAPE = (7, 33)
@@ -70,7 +69,7 @@ def test_shards_are_updated_like_the_whole(processes):
 @pytest.mark.parametrize("size", [1, 50])
 def test_blocks_are_updated_like_the_whole(monkeypatch, size):
     whole = _trained()
-    monkeypatch.setitem(update._BLOCK, "cpu", size)
+    monkeypatch.setitem(rounding._BLOCK, "cpu", size)
     assert all(map(torch.equal, _trained(), whole))
 
 

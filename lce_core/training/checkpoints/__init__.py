@@ -1,1 +1,0 @@
-"""Resume points: their files on disk and the training state inside them."""
