@@ -31,7 +31,7 @@ from torch.distributed.tensor import DTensor
 
 from lce_core.attention.observed import KernelWatch
 from lce_core.devices import peak_flops, peak_memory
-from lce_core.errors import DataError, NonFiniteError
+from lce_core.errors import DataError, NonFiniteError, SpecError
 from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
 from lce_core.study.cost import model_flops_utilisation, training_flops
@@ -61,7 +61,7 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
     # ACCELERATE_GRADIENT_ACCUMULATION_STEPS=1 would drop gradients and change every score.
     for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:  # noqa: TID251
         del os.environ[name]  # noqa: TID251
-    return Accelerator(
+    accelerator = Accelerator(
         cpu=device.type == "cpu",
         mixed_precision="no",  # LossModel casts.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=micro_batches),
@@ -70,6 +70,14 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
             InitProcessGroupKwargs(backend=None, timeout=_LOADING_TIMEOUT),
         ],
     )
+    if (accumulated := accelerator.gradient_accumulation_steps) != micro_batches:
+        raise SpecError(
+            "gradient accumulation",
+            f"{accumulated} micro-batches a step from Accelerate",
+            f"{micro_batches}, which the job sets",
+            "use the locked version of accelerate",
+        )
+    return accelerator
 
 
 def use_private_compile_caches() -> None:

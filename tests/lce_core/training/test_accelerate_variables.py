@@ -2,8 +2,12 @@
 
 import os
 
+import pytest
 import torch
+from accelerate.utils import GradientAccumulationPlugin
 
+from lce_core.errors import SpecError
+from lce_core.training import trainer
 from tests.support.training_jobs import run_alone, weights
 
 HOSTILE = {
@@ -27,3 +31,14 @@ def test_weights_are_those_of_an_empty_environment(make_job, monkeypatch):
     assert [name for name in os.environ if name.startswith("ACCELERATE_")] == []
     found = weights(job)
     assert all(torch.equal(found[name], tensor) for name, tensor in weights(expected).items())
+
+
+def test_a_version_of_accelerate_that_accumulates_another_number_trains_nothing(
+    make_job, monkeypatch
+):
+    def changed(num_steps: int) -> GradientAccumulationPlugin:
+        return GradientAccumulationPlugin(num_steps=num_steps + 1)
+
+    monkeypatch.setattr(trainer, "GradientAccumulationPlugin", changed)
+    with pytest.raises(SpecError, match="5 micro-batches a step from Accelerate; expected 4"):
+        run_alone(make_job(micro_batch_tokens=128, num_steps=2))
