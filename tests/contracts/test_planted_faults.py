@@ -30,7 +30,7 @@ class Planted(LambdaShaped):
 
 
 def attend(scheme, inputs):
-    from lce_core.attention.windowed import lambda_shaped as right
+    from lce_core.attention.windowed import attend as right
     query, key, value, first_query = inputs.query, inputs.key, inputs.value, inputs.first_query
     FAULT
     return right(scheme, replace(inputs, query=query, key=key, value=value))

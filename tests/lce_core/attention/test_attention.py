@@ -70,17 +70,17 @@ def rectified_distance(window: int, leak: int | None) -> Callable[[int, int], fl
 
 
 CASES: list[Any] = [
-    (windowed.lambda_shaped, LambdaShaped(window, num_global), lambda_distance(window, num_global))
+    (windowed.attend, LambdaShaped(window, num_global), lambda_distance(window, num_global))
     for window, num_global in [(16, 4), (8, 10), (200, 10)]
 ] + [
-    (windowed.grouped_neighbour, GroupedNeighbour(window, group), grouped_distance(window, group))
+    (windowed.attend, GroupedNeighbour(window, group), grouped_distance(window, group))
     for window, group in [(16, 4), (1, 1), (256, 64)]
 ]
 CASES += [
-    (windowed.cache_sinks, CacheSinks(window, sinks), cache_distance(window, sinks))
+    (windowed.attend, CacheSinks(window, sinks), cache_distance(window, sinks))
     for window, sinks in [(16, 4), (8, 10), (200, 10)]
 ] + [
-    (windowed.rectified, Rectified(window, leak), rectified_distance(window, leak))
+    (windowed.attend, Rectified(window, leak), rectified_distance(window, leak))
     for window, leak in [(16, None), (256, None), (16, 4)]
 ]
 
@@ -126,20 +126,20 @@ def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_toke
 SIZES = st.integers(1, 40)
 ANY_CASE = st.one_of(
     st.tuples(SIZES, st.integers(1, 12)).map(
-        lambda n: (windowed.lambda_shaped, LambdaShaped(*n), lambda_distance(*n))
+        lambda n: (windowed.attend, LambdaShaped(*n), lambda_distance(*n))
     ),
     st.tuples(st.integers(1, 8), st.integers(1, 6)).map(
         lambda n: (
-            windowed.grouped_neighbour,
+            windowed.attend,
             GroupedNeighbour(n[0] * n[1], n[0]),
             grouped_distance(n[0] * n[1], n[0]),
         )
     ),
     st.tuples(SIZES, st.integers(1, 12)).map(
-        lambda n: (windowed.cache_sinks, CacheSinks(*n), cache_distance(*n))
+        lambda n: (windowed.attend, CacheSinks(*n), cache_distance(*n))
     ),
     st.tuples(SIZES, st.none() | st.integers(1, 20)).map(
-        lambda n: (windowed.rectified, Rectified(*n), rectified_distance(*n))
+        lambda n: (windowed.attend, Rectified(*n), rectified_distance(*n))
     ),
 )
 

@@ -9,11 +9,11 @@ scales were found for one model at a time, by retrieval tests of each group.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention.schemes import Far, Line, NearAndFar
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, value
 from lce_core.methods import Method
@@ -42,23 +42,16 @@ Scales = Annotated[
 
 
 @dataclass(frozen=True)
-class DimensionWise(AttentionScheme):
+class DimensionWise(NearAndFar):
     """True distances within a window; beyond it, a distance of its own for each frequency pair."""
 
-    window: int
-    """Number of recent tokens, the query's own included, at their true distance."""
     scales: tuple[int, ...]
     """Number of tokens that share a position beyond the window, for each frequency pair."""
 
-    kernel: ClassVar[str] = "lce_core.methods.dpe.kernel:attend"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> int | tuple[int, ...] | None:
-        if key > query:
-            return None
-        if query - key < self.window:
-            return query - key
-        return tuple(query // s - key // s + self.window - self.window // s for s in self.scales)
+    @property
+    def far(self) -> Far:
+        shifts = tuple(self.window - self.window // scale for scale in self.scales)
+        return Far(Line(self.scales, shifts), Line(self.scales, (0,) * len(self.scales)))
 
 
 class DimensionWisePositions(Method):
