@@ -1,4 +1,4 @@
-"""Causal attention with torch's SDPA, and the kernel of FullCausal."""
+"""Causal attention with torch's SDPA, and the kernels of FullCausal and SlidingWindow."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import HALF, attend_causal, backend
+from lce_core.attention.flash import HALF, attend_causal, attend_window, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
-from lce_core.attention.schemes import FullCausal
+from lce_core.attention.schemes import FullCausal, SlidingWindow
 
 _PLANNED_TOKENS = 1024
 """cuDNN computes texts of a multiple of this number of tokens: windows, and pieces of prompts."""
@@ -104,3 +104,40 @@ def sink_as_key(
     first[key.shape[-1]] = 1
     first = first.expand(*key.shape[:2], 1, -1)
     return query, torch.cat((first, pad(key, (0, more))), dim=2), pad(value, (0, more, 1, 0))
+
+
+def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tensor:
+    """Attend from blocks of queries to the keys that any of them sees, under a mask.
+
+    Each (queries, keys) mask covers less than three windows, so memory is linear in the text. With
+    sinks, inference uses `lce_core.attention.flash`, whose log-sum-exp the sinks need.
+    """
+    window, first, length = scheme.window, inputs.first_query, inputs.length
+    # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
+    start = max(0, first - window + 1)
+    keys = inputs.placed(Placement(inputs.table), slice(0, length))[:, :, start:]
+    values = inputs.value[:, :, start:]
+    queries = inputs.rotation()(inputs.query, slice(first, length))
+    if inputs.sinks is not None and not torch.is_grad_enabled():
+        part = attend_window(queries, keys, values, inputs.scaling, window)
+        return with_sinks(part, inputs.sinks).output
+    outputs = []
+    for begin in range(first, length, window):
+        end = min(begin + window, length)
+        seen = slice(max(0, begin - window + 1) - start, end - start)
+        places = torch.arange(seen.start + start, end, device=queries.device)
+        distance = torch.arange(begin, end, device=queries.device)[:, None] - places
+        mask = (distance >= 0) & (distance < window)
+        rows = queries[:, :, begin - first : end - first]
+        states = rows, keys[:, :, seen], values[:, :, seen]
+        if inputs.sinks is not None:
+            states = sink_as_key(*states, inputs.scaling, inputs.sinks)
+            mask = pad(mask, (1, 0), value=True)
+        output = scaled_dot_product_attention(
+            *states,
+            attn_mask=mask,
+            scale=inputs.scaling,
+            enable_gqa=queries.shape[1] != keys.shape[1],
+        )
+        outputs.append(output[..., : values.shape[-1]])
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)

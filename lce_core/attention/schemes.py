@@ -34,7 +34,7 @@ class SlidingWindow(AttentionScheme):
     window: int
     """Number of recent tokens that each query sees, its own token included."""
 
-    kernel: ClassVar[str] = "lce_core.attention.sliding:sliding_window"
+    kernel: ClassVar[str] = "lce_core.attention.causal:sliding_window"
     counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag
 from lce_core.attention.schemes import Far, Line, NearAndFar
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -54,12 +54,8 @@ class DimensionWise(NearAndFar):
         return Far(Line(self.scales, shifts), Line(self.scales, (0,) * len(self.scales)))
 
 
-class DimensionWisePositions(Method):
+class DimensionWisePositions(ApproximateMethod):
     """Attention with coarser positions, by frequency, beyond a window of recent tokens."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     scales: Scales = "llama3_8b_readme"
     """Number of tokens that share a position beyond the window, for each group of frequency pairs,
@@ -81,13 +77,7 @@ class DimensionWisePositions(Method):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         scheme = self.attention(geometry, lengths)
-        if scheme.window >= geometry.trained_context:
-            raise SpecError(
-                "dpe.window",
-                scheme.window,
-                f"a window smaller than the trained context of {geometry.trained_context} tokens",
-                "write a smaller window, or remove the key",
-            )
+        self.check_trained("window", scheme.window, geometry)
         if not isinstance(self.scales, str) and len(self.scales) > geometry.num_pairs:
             raise SpecError(
                 "dpe.scales",

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from lce_core.attention.schemes import Far, Line, NearAndFar
-from lce_core.errors import SpecError
 from lce_core.evidence import value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -37,12 +36,8 @@ class Shifted(NearAndFar):
         return Far(Line(shift=(self.shifted - self.window,)))
 
 
-class String(Method):
+class String(ApproximateMethod):
     """Attention whose far distances are shifted down, for inference."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     shift: float = Field(default=0.33, gt=0, lt=1)
     """Smallest distance that is shifted, as a fraction of the request's length."""
@@ -61,14 +56,7 @@ class String(Method):
         return Shifted(window=near, shifted=min(window, near))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        if self.window is not None and self.window >= geometry.trained_context:
-            raise SpecError(
-                "string.window",
-                self.window,
-                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
-                " training",
-                "write a smaller window, or remove the key",
-            )
+        self.check_trained("window", self.window or 0, geometry)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         return True
