@@ -176,12 +176,12 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
     add("full causal", full_attention, reference="full causal")
     add("full causal, trained", trained(full_attention), reference="full causal, trained")
     sinks, first = CacheSinks(window, 4), LambdaShaped(window, 10)
-    add("lm_infinite", of_scheme(windowed.lambda_shaped, first), scheme=first, limit=1 / 5)
-    add("streaming_llm", of_scheme(windowed.cache_sinks, sinks), scheme=sinks)
+    add("lm_infinite", of_scheme(windowed.attend, first), scheme=first, limit=1 / 5)
+    add("streaming_llm", of_scheme(windowed.attend, sinks), scheme=sinks)
     grouped = GroupedNeighbour(window, group)
-    add("self_extend", of_scheme(windowed.grouped_neighbour, grouped), scheme=grouped, limit=2.3)
+    add("self_extend", of_scheme(windowed.attend, grouped), scheme=grouped, limit=2.3)
     for name, scheme in [("rerope", Rectified(window)), ("rerope, leak 16", Rectified(window, 16))]:
-        add(name, of_scheme(windowed.rectified, scheme), scheme=scheme)
+        add(name, of_scheme(windowed.attend, scheme), scheme=scheme)
     blocks = ShiftedSparse(length // 4)
     add(
         "longlora, trained",

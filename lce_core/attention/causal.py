@@ -1,15 +1,17 @@
-"""Causal attention with torch's SDPA, and the kernel of FullCausal."""
+"""Causal attention with torch's SDPA, and the kernels of FullCausal and SlidingWindow."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import attend_causal, backend
+from lce_core.attention.flash import HALF, attend_causal, attend_window, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
-from lce_core.attention.schemes import FullCausal
+from lce_core.attention.schemes import FullCausal, SlidingWindow
 
 _PLANNED_TOKENS = 1024
 """cuDNN computes texts of a multiple of this number of tokens: windows, and pieces of prompts."""
@@ -36,32 +38,48 @@ def attend_square(
     scaling: float,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return causal attention of a whole text, (batch, heads, tokens, head_dim); differentiable."""
+    """Return causal attention (batch, heads, tokens, head_dim) by `kernel_for`; differentiable.
+
+    Only "flash" allows queries that follow cached tokens. Sinks need a whole text.
+    """
     if sinks is not None:
         # The sink is the first key. One more query before all others keeps the square causal.
         states = sink_as_key(pad(query, (0, 0, 1, 0)), key, value, scaling, sinks)
         return attend_square(*states, scaling)[:, :, 1:, : value.shape[-1]]
-    if avoids_plan(query):
+    kernel, groups = kernel_for(query, key), query.shape[1] // key.shape[1]
+    if kernel == "flash":
         return attend_causal(query, key, value, scaling).output
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1 and lacks_grouped_kernel(query.device, query.dtype):
-        # Without a fused kernel torch materialises all scores: 39 GB for 9 heads and 32,768 tokens.
+    if kernel == "spread":
         key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
-        groups = 1
+    shared = query.shape[1] > key.shape[1]
     return scaled_dot_product_attention(
-        query, key, value, is_causal=True, scale=scaling, enable_gqa=groups > 1
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=shared
     )
 
 
-def avoids_plan(query: torch.Tensor) -> bool:
-    """Return True if the flash kernel should compute this whole text, although cuDNN's is faster.
+def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spread", "sdpa"]:
+    """Return what computes causal attention without a mask, in which the last query sees all keys.
 
-    cuDNN builds a plan for each new shape, in up to 0.4 s (reported). That pays off for shapes that
-    come again: training rows and multiples of `_PLANNED_TOKENS`.
+    "flash" is `lce_core.attention.flash`, "sdpa" torch's SDPA, and "spread" SDPA with the keys and
+    values copied for each query head.
     """
-    if torch.is_grad_enabled() or query.shape[2] % _PLANNED_TOKENS == 0:
-        return False
-    return backend(query.device, query.dtype) == "torch_flash"
+    num_queries, fast = query.shape[2], backend(query.device, query.dtype)
+    if num_queries < key.shape[2]:
+        # SDPA computes no causal attention of queries that follow cached tokens. It computes single
+        # queries, but slowly: cuDNN builds an execution plan for each number of keys, tens of
+        # milliseconds per token, and the CPU kernel reads shared keys once per query head.
+        return "flash" if num_queries > 1 or fast != "blocked" else "sdpa"
+    # cuDNN is faster, but builds a plan for each new shape, in up to 0.4 s (reported). That pays
+    # off for shapes that come again: training rows and multiples of `_PLANNED_TOKENS`.
+    again = torch.is_grad_enabled() or num_queries % _PLANNED_TOKENS == 0
+    if fast == "torch_flash" and not again:
+        return "flash"
+    # On CUDA in float32 and float64, flash and cuDNN cannot run, and the memory-efficient kernel
+    # supports shared heads only from torch 2.14. Without a fused kernel torch materialises all
+    # scores: 39 GB for 9 heads and 32,768 tokens.
+    precise = query.device.type == "cuda" and query.dtype not in HALF
+    shared = query.shape[1] > key.shape[1]
+    return "spread" if shared and precise and not torch.is_autocast_enabled("cuda") else "sdpa"
 
 
 def sink_as_key(
@@ -88,11 +106,38 @@ def sink_as_key(
     return query, torch.cat((first, pad(key, (0, more))), dim=2), pad(value, (0, more, 1, 0))
 
 
-def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return True if torch's SDPA has no fused kernel for query heads that share a key-value head.
+def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tensor:
+    """Attend from blocks of queries to the keys that any of them sees, under a mask.
 
-    On CUDA in float32 and float64 without autocast, flash and cuDNN cannot run, and the
-    memory-efficient kernel supports shared heads only from torch 2.14.
+    Each (queries, keys) mask covers less than three windows, so memory is linear in the text. With
+    sinks, inference uses `lce_core.attention.flash`, whose log-sum-exp the sinks need.
     """
-    precise = dtype not in (torch.float16, torch.bfloat16)
-    return device.type == "cuda" and precise and not torch.is_autocast_enabled("cuda")
+    window, first, length = scheme.window, inputs.first_query, inputs.length
+    # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
+    start = max(0, first - window + 1)
+    keys = inputs.placed(Placement(inputs.table), slice(0, length))[:, :, start:]
+    values = inputs.value[:, :, start:]
+    queries = inputs.rotation()(inputs.query, slice(first, length))
+    if inputs.sinks is not None and not torch.is_grad_enabled():
+        part = attend_window(queries, keys, values, inputs.scaling, window)
+        return with_sinks(part, inputs.sinks).output
+    outputs = []
+    for begin in range(first, length, window):
+        end = min(begin + window, length)
+        seen = slice(max(0, begin - window + 1) - start, end - start)
+        places = torch.arange(seen.start + start, end, device=queries.device)
+        distance = torch.arange(begin, end, device=queries.device)[:, None] - places
+        mask = (distance >= 0) & (distance < window)
+        rows = queries[:, :, begin - first : end - first]
+        states = rows, keys[:, :, seen], values[:, :, seen]
+        if inputs.sinks is not None:
+            states = sink_as_key(*states, inputs.scaling, inputs.sinks)
+            mask = pad(mask, (1, 0), value=True)
+        output = scaled_dot_product_attention(
+            *states,
+            attn_mask=mask,
+            scale=inputs.scaling,
+            enable_gqa=queries.shape[1] != keys.shape[1],
+        )
+        outputs.append(output[..., : values.shape[-1]])
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)

@@ -23,6 +23,7 @@ from torch.nn.attention import varlen
 from lce_core.attention.partial import Partial, concatenate, merge
 
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
+HALF = (torch.float16, torch.bfloat16)
 
 _SCORES = 1 << 24
 """Maximum number of attention scores that matrix products materialise: 64 MiB in float32."""
@@ -40,8 +41,11 @@ _ROWS = 192
 def backend(device: torch.device, dtype: torch.dtype) -> Backend:
     if device.type == "cpu":
         return "torch_flash_cpu"
-    half = dtype in (torch.float16, torch.bfloat16)
-    if device.type == "cuda" and half and torch.cuda.get_device_capability(device) >= (8, 0):
+    if (
+        device.type == "cuda"
+        and dtype in HALF
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    ):
         return "torch_flash"
     return "blocked"
 

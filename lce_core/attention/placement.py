@@ -11,22 +11,41 @@ import torch
 
 from lce_core.attention.chunks import most_together, runs
 from lce_core.attention.rotation import Rotation
+from lce_core.attention.schemes import TRUE_POSITIONS, Line
 from lce_core.rope import RopeTable
+
+
+def on_line(rotation: Rotation, states: torch.Tensor, line: Line, tokens: slice) -> torch.Tensor:
+    """Rotate states (batch, heads, tokens, head_dim) of these tokens to their positions."""
+    if line.most is not None and line.at(tokens.start) == (line.most,):
+        return rotation(states, slice(line.most, line.most + 1))
+    if line.most is None and len(line.group) == 1:
+        return rotation(states, tokens, group=line.group[0], shift=line.shift[0])
+    return rotation(states, positions(line, tokens, states.device))
+
+
+def positions(line: Line, tokens: slice, device: torch.device) -> torch.Tensor:
+    """Return the positions of tokens on a line, (tokens, 1) or (tokens, pairs)."""
+    places = torch.arange(tokens.start, tokens.stop, device=device)[:, None]
+    # A blocking copy would make every call wait for the GPU's earlier work.
+    numbers = torch.tensor([line.group, line.shift]).to(device, non_blocking=True)
+    found = places // numbers[0] + numbers[1]
+    return found if line.most is None else found.clamp(max=line.most)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Rule for the rotation of keys: the key at position p is rotated to p // group.
+    """Rule for the rotation of keys: each key is rotated to its position on a line.
 
-    With a ceiling, it is rotated backwards by ceiling - p // group instead; with a period, to p %
-    period, and the other fields must be left at their defaults. Equal placements give bitwise equal
-    rotated keys, no matter how many keys one call rotates.
+    With a ceiling, it is rotated backwards by the ceiling minus this position instead; with a
+    period, the key at position p is rotated to p % period, and the other fields must be left at
+    their defaults. Equal placements give bitwise equal rotated keys, no matter how many keys one
+    call rotates.
     """
 
     table: RopeTable
     """Placements with different table objects are unequal."""
-    group: int = 1
-    """Number of consecutive tokens that share a position."""
+    line: Line = TRUE_POSITIONS
     ceiling: int | None = None
     """Position of all queries, which stay unrotated, while keys are rotated backwards."""
     period: int | None = None
@@ -50,9 +69,8 @@ class Placement:
                 turned.append(chunks.flatten(2, 3).transpose(1, 2))
             return torch.cat(turned, dim=1).transpose(1, 2)
         if self.ceiling is None:
-            return rotation(keys, seen, group=self.group)
-        places = torch.arange(seen.start, seen.stop, device=keys.device) // self.group
-        return rotation(keys, self.ceiling - places, back=True)
+            return on_line(rotation, keys, self.line, seen)
+        return rotation(keys, self.ceiling - positions(self.line, seen, keys.device), back=True)
 
 
 class PlacedKeys:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention import AttentionScheme, Distance
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SlidingWindow(AttentionScheme):
     window: int
     """Number of recent tokens that each query sees, its own token included."""
 
-    kernel: ClassVar[str] = "lce_core.attention.sliding:sliding_window"
+    kernel: ClassVar[str] = "lce_core.attention.causal:sliding_window"
     counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False
@@ -51,100 +51,126 @@ class SlidingWindow(AttentionScheme):
 
 
 @dataclass(frozen=True)
-class LambdaShaped(AttentionScheme):
-    """A window of recent tokens, and the first tokens at a constant distance."""
+class Line:
+    """Positions at which far tokens are scored: token p is at min(p // group + shift, most)."""
+
+    group: tuple[int, ...] = (1,)
+    """Number of tokens that share a position: one for all frequency pairs, or one for each."""
+    shift: tuple[int, ...] = (0,)
+    """Positions added, as many numbers as in `group`."""
+    most: int | None = None
+    """Largest position; None for no limit."""
+
+    def at(self, token: int) -> tuple[int, ...]:
+        """Return the token's position, or its position for each frequency pair."""
+        pairs = zip(self.group, self.shift, strict=True)
+        places = (token // group + shift for group, shift in pairs)
+        return tuple(place if self.most is None else min(place, self.most) for place in places)
+
+
+TRUE_POSITIONS = Line()
+
+
+@dataclass(frozen=True)
+class Far:
+    """Where keys before the window are scored: the query on one line, the key on another one."""
+
+    query: Line = TRUE_POSITIONS
+    key: Line = TRUE_POSITIONS
+    slow: int = 1
+    """Divisor of the frequencies, and thereby of the distance."""
+    first: int | None = None
+    """Number of tokens at the start of the text that are visible; None for all tokens. The queries
+    that see all of them must be at the end of their line."""
+
+    def distance(self, query: int, key: int) -> Distance:
+        if self.first is not None and key >= self.first:
+            return None
+        places = zip(self.query.at(query), self.key.at(key), strict=True)
+        apart = tuple(one - other for one, other in places)
+        if self.slow > 1:
+            return apart[0] / self.slow
+        return apart if len(apart) > 1 else apart[0]
+
+
+@dataclass(frozen=True)
+class NearAndFar(AttentionScheme):
+    """True distances within a window; keys before the window are scored as `far` states."""
 
     window: int
-    """Number of recent tokens that each query sees, its own token included; also the distance at
-    which the first tokens are scored once they have left the window."""
+    """Number of recent tokens that each query sees at their true distance, its own included."""
+
+    kernel: ClassVar[str] = "lce_core.attention.windowed:attend"
+    counts_sinks: ClassVar[bool] = True
+
+    @property
+    def far(self) -> Far:
+        raise NotImplementedError
+
+    def distance(self, query: int, key: int) -> Distance:
+        if key > query:
+            return None
+        return query - key if query - key < self.window else self.far.distance(query, key)
+
+    def mean_keys(self, length: float) -> float:
+        first = self.far.first
+        return length / 2 if first is None else _in_windows(length, self.window, first)
+
+
+@dataclass(frozen=True)
+class LambdaShaped(NearAndFar):
+    """A window of recent tokens, and the first tokens at the constant distance `window`."""
+
     num_global: int
     """Number of tokens at the start of the text that every query sees."""
 
-    kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> int | None:
-        if key > query:
-            return None
-        if query - key < self.window:
-            return query - key
-        return self.window if key < self.num_global else None
-
-    def mean_keys(self, length: float) -> float:
-        return _in_windows(length, self.window, self.num_global)
+    @property
+    def far(self) -> Far:
+        return Far(Line(most=self.window), Line(most=0), first=self.num_global)
 
 
 @dataclass(frozen=True)
-class GroupedNeighbour(AttentionScheme):
-    """True distances within a window; positions are divided by `group` for farther keys."""
+class GroupedNeighbour(NearAndFar):
+    """Positions are divided by `group`, a divisor of the window, and continue at its edge."""
 
-    window: int
-    """Recent tokens, the query's own included, at their true distance; a multiple of `group`."""
     group: int
     """Number of tokens that share one position beyond the window."""
 
-    kernel: ClassVar[str] = "lce_core.attention.windowed:grouped_neighbour"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> int | None:
-        """Add window - window // group beyond the window, to continue at its edge."""
-        if key > query:
-            return None
-        if query - key < self.window:
-            return query - key
+    @property
+    def far(self) -> Far:
         shift = self.window - self.window // self.group
-        return query // self.group - key // self.group + shift
+        return Far(Line((self.group,), (shift,)), Line((self.group,)))
 
 
 @dataclass(frozen=True)
-class CacheSinks(AttentionScheme):
+class CacheSinks(NearAndFar):
     """A window of recent tokens and the first tokens, at positions counted inside the cache.
 
-    The cache holds the first `num_sinks` (S) tokens and the last `window` (W) tokens. A token's
-    position is its index in the cache at the time of the query. The query is last, at position
-    min(i, S + W - 1): distances in the window are true, that of sink j is min(i, S + W - 1) - j.
+    The cache holds the first `num_sinks` and the last `window` tokens; the query is the last one.
+    The real key-value cache stores all tokens: StreamingLLM's scores without its smaller memory.
     """
 
-    window: int
-    """Number of recent tokens in the cache, the query's own included."""
     num_sinks: int
     """Number of tokens at the start of the text that stay in the cache."""
 
-    kernel: ClassVar[str] = "lce_core.attention.windowed:cache_sinks"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> int | None:
-        if key > query:
-            return None
-        if query - key < self.window:
-            return query - key
-        if key >= self.num_sinks:
-            return None
-        return min(query, self.num_sinks + self.window - 1) - key
-
-    def mean_keys(self, length: float) -> float:
-        return _in_windows(length, self.window, self.num_sinks)
+    @property
+    def far(self) -> Far:
+        return Far(Line(most=self.num_sinks + self.window - 1), first=self.num_sinks)
 
 
 @dataclass(frozen=True)
-class Rectified(AttentionScheme):
-    """True distances within a window; for farther keys they stay at `window` or grow slowly."""
+class Rectified(NearAndFar):
+    """Distances of farther keys stay at `window`, or grow by 1 / `leak` for each token."""
 
-    window: int
-    """Recent tokens at their true distance; also the first distance beyond them."""
     leak: int | None = None
     """Number of tokens per unit of distance beyond the window; None keeps the distance constant."""
 
-    kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> float | None:
-        if key > query:
-            return None
-        beyond = query - key - self.window
-        if beyond < 0:
-            return query - key
-        return self.window if self.leak is None else self.window + beyond / self.leak
+    @property
+    def far(self) -> Far:
+        if self.leak is None:
+            return Far(Line(most=self.window), Line(most=0))
+        # (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak
+        return Far(Line(shift=((self.leak - 1) * self.window,)), slow=self.leak)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 transformers builds a mask for every chunk of tokens that follows cached tokens, because SDPA's
 causal flag aligns the first query with the first key. CUDA's flash and cuDNN kernels refuse masks,
-and the CPU kernel computes the masked scores anyway. Such chunks use `lce_core.attention.flash`
-instead. Whole texts for which SDPA has no fused kernel, or would build a plan, use
-`lce_core.attention.causal`. All other passes call transformers' function.
+and the CPU kernel computes the masked scores anyway. Where `lce_core.attention.causal.kernel_for`
+chooses another kernel than SDPA, that one computes the attention. All other passes call
+transformers' function.
 
 `TORCH_FLASH` restricts SDPA to torch's flash kernel; `PACKAGE` calls the flash-attn package.
 """
@@ -20,8 +20,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lce_core.attention.cache import PreallocatedLayer
-from lce_core.attention.causal import attend_square, avoids_plan, lacks_grouped_kernel
-from lce_core.attention.flash import attend_causal, backend
+from lce_core.attention.causal import attend_square, kernel_for
+from lce_core.attention.flash import backend
 from lce_core.attention.token_graphs import over_caches
 
 STOCK = "lce_sdpa"
@@ -44,11 +44,7 @@ def _attention(
     """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
-    if attention_mask is None and _is_ours(query, key):
-        output = attend_causal(query, key, value, scaling).output
-        return output.transpose(1, 2).contiguous(), None
-    square = attention_mask is None and query.shape[2] == key.shape[2] > 1
-    if square and (lacks_grouped_kernel(query.device, query.dtype) or avoids_plan(query)):
+    if attention_mask is None and kernel_for(query, key) != "sdpa":
         output = attend_square(query, key, value, scaling)
         return output.transpose(1, 2).contiguous(), None
     stock: tuple[torch.Tensor, None] = sdpa_attention_forward(
@@ -98,18 +94,6 @@ def attend_package(
     return output
 
 
-def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return True if `lce_core.attention.flash` should compute this attention.
-
-    It computes queries that follow cached tokens, single queries only with a fast backend. torch's
-    SDPA is slow for single queries: cuDNN builds an execution plan for each number of keys, tens of
-    milliseconds per token, and the CPU kernel reads shared keys once per query head.
-    """
-    if query.shape[2] == 1:
-        return key.shape[2] > 1 and backend(query.device, query.dtype) != "blocked"
-    return query.shape[2] < key.shape[2]
-
-
 def _mask(
     *,
     q_length: int,
@@ -128,8 +112,8 @@ def _mask(
     causal = mask_function is causal_mask_function and attention_mask is None
     # A single query sees all keys. transformers omits its mask too, but not while a CUDA graph is
     # recorded; each replay would then use the mask of the recorded token, which has too few keys.
-    needs_none = q_length == 1 or _has_kernel(given.get("device"), given.get("dtype"))
-    if filled and causal and needs_none:
+    fast = not torch.is_grad_enabled() and backend(given["device"], given["dtype"]) != "blocked"
+    if filled and causal and (fast or q_length == 1):
         return None
     mask: torch.Tensor | None = sdpa_mask(
         q_length=q_length,
@@ -140,12 +124,6 @@ def _mask(
         **given,
     )
     return mask
-
-
-def _has_kernel(device: torch.device | None, dtype: torch.dtype | None) -> bool:
-    if device is None or dtype is None or torch.is_grad_enabled():
-        return False
-    return backend(device, dtype) != "blocked"
 
 
 for _name, _function in (

@@ -1,111 +1,40 @@
-"""Kernels that merge attention to a window of recent tokens with attention to farther keys.
+"""Kernel of NearAndFar: attention to a window of recent tokens, merged with that to farther keys.
 
-LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
-true distance. They differ in the keys before the window, called far keys: each kernel computes only
-the attention to these, and `attend_near_and_far` adds the window. No key is scored twice, and no
-(queries, keys) tensor exists. Beyond queries x window pairs, LambdaShaped and CacheSinks score
-queries x first tokens, the other two all far keys.
+No key is scored twice, and no (queries, keys) tensor exists. The window costs queries x window
+pairs. Far keys cost queries x first tokens if only these are visible, else causal attention.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge_rows, with_sinks
-from lce_core.attention.placement import Placement
-from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShaped, Rectified
+from lce_core.attention.placement import Placement, on_line, positions
+from lce_core.attention.schemes import Far, NearAndFar
 from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
 """Number of queries that a CPU processes together, so that temporary tensors fit into its cache. A
 GPU processes all queries together, because it needs time to start each operation."""
 
-Far = Callable[[AttentionInputs], Iterable[Partial]]
+FarKernel = Callable[[AttentionInputs], Iterable[Partial]]
 """A function that attends to the far keys, for the queries that have some. It yields one Partial
 for each group of consecutive queries."""
 
 
-def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
-    """Score first tokens that have left the window from position `window` to position 0."""
-    first, window = scheme.num_global, scheme.window
-
-    def far(later: AttentionInputs) -> Iterator[Partial]:
-        return _attend_first_tokens(window, first, later, group=first, ceiling=window)
-
-    return attend_near_and_far(window, far, inputs)
+def attend(scheme: NearAndFar, inputs: AttentionInputs) -> torch.Tensor:
+    far = scheme.far
+    kernel = _attend_all_far if far.first is None else _attend_first_tokens
+    return attend_near_and_far(scheme.window, partial(kernel, scheme.window, far), inputs)
 
 
-def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
-    """Score sinks, which keep their positions, from the last position of the scheme's cache.
-
-    The real key-value cache stores all tokens: StreamingLLM's scores without its smaller memory.
-    """
-
-    def far(later: AttentionInputs) -> Iterator[Partial]:
-        last = scheme.num_sinks + scheme.window - 1
-        return _attend_first_tokens(scheme.window, scheme.num_sinks, later, ceiling=last)
-
-    return attend_near_and_far(scheme.window, far, inputs)
-
-
-def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
-    """Score keys 0..p - window from position p, both at positions divided by `group`.
-
-    This is causal attention whose last query sees all far keys.
-    """
-
-    def far(later: AttentionInputs) -> tuple[Partial]:
-        rotate, num_far = later.rotation(), later.length - scheme.window
-        places = slice(later.first_query, later.length)
-        shift = scheme.window - scheme.window // scheme.group
-        part = attend_causal(
-            rotate(later.query, places, group=scheme.group, shift=shift),
-            later.placed(Placement(later.table, scheme.group), slice(0, num_far)),
-            later.value[:, :, :num_far],
-            later.scaling,
-        )
-        return (part,)
-
-    return attend_near_and_far(scheme.window, far, inputs)
-
-
-def rectified(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
-    """Score far keys at a constant distance or, with a leak, at distances that grow slowly.
-
-    With a leak, frequencies are divided by it and queries rotated `(leak - 1) * window` positions
-    ahead, because (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak.
-    """
-
-    def far(later: AttentionInputs) -> tuple[Partial]:
-        query, num_far = later.query, later.length - scheme.window
-        keys = later.key[:, :, :num_far]
-        if scheme.leak is None:
-            query = later.rotation()(query, slice(scheme.window, scheme.window + 1))
-        else:
-            ahead = (scheme.leak - 1) * scheme.window
-            table = _slowed(later.table, scheme.leak)
-            places = slice(later.first_query + ahead, later.length + ahead)
-            query = later.rotation(table)(query, places)
-            keys = later.placed(Placement(table), slice(0, num_far))
-        return (attend_causal(query, keys, later.value[:, :, :num_far], later.scaling),)
-
-    return attend_near_and_far(scheme.window, far, inputs)
-
-
-@lru_cache(maxsize=4)
-def _slowed(table: RopeTable, leak: int) -> RopeTable:
-    # Return the same object in every call, because caches of cosines and rotated keys use the table
-    # object as their key.
-    return replace(table, inv_freq=table.inv_freq / leak)
-
-
-def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
+def attend_near_and_far(window: int, far: FarKernel, inputs: AttentionInputs) -> torch.Tensor:
     """Attend to the window, then merge in the keys before it; (batch, heads, queries, head_dim).
 
     `far` is not called if no query has keys before the window. Sinks count among the window's keys.
@@ -152,33 +81,49 @@ def _segment(query: torch.Tensor) -> int:
     return _SEGMENT if query.device.type == "cpu" else query.shape[2]
 
 
-def _attend_first_tokens(
-    window: int, num_keys: int, later: AttentionInputs, *, group: int = 1, ceiling: int
-) -> Iterator[Partial]:
-    """Attend to those of the first `num_keys` tokens of the text that lie before the window.
+def _attend_all_far(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:
+    """Attend to all keys before the window: causal attention whose last query sees all of them."""
+    table, seen = _slowed(later.table, far.slow), slice(0, later.length - window)
+    keys = later.key[:, :, seen]
+    if far.key.most != 0:  # keys at position 0 stay unrotated
+        keys = later.placed(Placement(table, far.key), seen)
+    tokens = slice(later.first_query, later.length)
+    query = on_line(later.rotation(table), later.query, far.query, tokens)
+    yield attend_causal(query, keys, later.value[:, :, seen], later.scaling)
+
+
+@lru_cache(maxsize=4)
+def _slowed(table: RopeTable, slow: int) -> RopeTable:
+    # Return the same object in every call, because caches of cosines and rotated keys use the table
+    # object as their key.
+    return table if slow == 1 else replace(table, inv_freq=table.inv_freq / slow)
+
+
+def _attend_first_tokens(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:
+    """Attend to those of the first tokens of the text that lie before the window.
 
     `later` has the queries from position `window` on and the keys of all tokens. The query at
-    position window + n sees n + 1 of the first tokens, at most `num_keys`. Most queries see all of
-    them and are scored as if at position `ceiling`: rotating the few keys back is cheaper than
-    rotating these queries. First token p is rotated to p // group. Every query that sees all first
-    tokens must have reached the ceiling.
+    position window + n sees n + 1 of the first tokens, at most all of them. Most queries see all,
+    and are at the end of their line: rotating the few keys back by this position is cheaper than
+    rotating these queries.
     """
-    query, rotate, first = later.query, later.rotation(), later.first_query
-    num_queries, table = query.shape[2], later.table
+    query, first, num_keys, table = later.query, later.first_query, far.first, later.table
+    assert num_keys is not None
+    num_queries = query.shape[2]
     growing = min(num_queries, max(0, window + num_keys - 1 - first))
     if growing:
-        out = first + growing - window
-        positions = torch.arange(first, first + growing, device=query.device)
+        seen = slice(0, first + growing - window)
+        places = positions(far.query, slice(first, first + growing), query.device)
         yield attend_causal(
-            rotate(query[:, :, :growing], positions.clamp(max=ceiling)),
-            later.placed(Placement(table, group), slice(0, out)),
-            later.value[:, :, :out],
+            later.rotation()(query[:, :, :growing], places),
+            later.placed(Placement(table, far.key), seen),
+            later.value[:, :, seen],
             later.scaling,
         )
     # A short text may have fewer tokens than `num_keys`.
     if growing == num_queries:
         return
-    keys = later.placed(Placement(table, group, ceiling), slice(0, num_keys))
+    keys = later.placed(Placement(table, far.key, far.query.most), slice(0, num_keys))
     values = later.value[:, :, :num_keys]
     for start in range(growing, num_queries, _segment(query)):
         rows = slice(start, start + _segment(query))

@@ -7,6 +7,7 @@ use a small tokenizer with a beginning-of-text token.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import Benchmark, CellRequest, DataSet, Prompt, PromptBenchmark
-from lce_core.contracts.line_answers import make_words_likely
 from lce_core.contracts.plugins import built
 from lce_core.contracts.toy_text import STORY, Streams, streams
 from lce_core.errors import UnavailableError
@@ -26,10 +26,12 @@ from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 
 Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
 """Function that returns, by name, the folder of each given data set that is on this machine."""
 TOY = MODELS.load("toy_llama")()
+_FIRST_WORD = 256
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Context lengths in tokens to try, shortest first; every task must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
@@ -184,6 +186,20 @@ def words_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def line_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer whose tokens are single bytes and 136 words with line breaks.
+
+    The break is inside a third of the words, at the end of a third, after # in a third.
+    """
+    content = json.loads(byte_tokenizer(ToyLlama.keys).backend_tokenizer.to_str())
+    backend = Tokenizer(models.BPE(vocab=content["model"]["vocab"], merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    ends = ("\nx", "\n", "#\nx\n")
+    backend.add_tokens([f"w{number}{ends[number % 3]}" for number in range(136)])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
+
+
 @functools.cache
 def held_out(*, in_words: bool) -> Streams:
     """Return held-out text of two domains: a story for prompts in words, else random bytes."""
@@ -202,9 +218,10 @@ def plain_model() -> ExtendedModel:
 @functools.cache
 def wordy_model(method: str) -> ExtendedModel:
     """Return the toy model in float64, changed so that its answers contain many line breaks."""
-    model = extend(TOY.initialise(2).eval().double(), TOY, METHODS.load(method)(), target=512)
-    make_words_likely(model)
-    return model
+    model: Any = TOY.initialise(2).eval().double()
+    # Scale the embeddings of the words of `line_tokenizer`, which occur in no prompt.
+    model.get_input_embeddings().weight.data[_FIRST_WORD:] *= 3
+    return extend(model, TOY, METHODS.load(method)(), target=512)
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from lce_core.contracts.benchmark_cases import (
     evaluated_tasks,
     fresh,
     gold_answer,
+    line_tokenizer,
     occurrences,
     request_for,
     roomy,
@@ -36,7 +37,6 @@ from lce_core.contracts.benchmark_cases import (
     uniform_model,
     wordy_model,
 )
-from lce_core.contracts.line_answers import line_tokenizer
 from lce_core.contracts.toy_text import Streams
 from lce_core.errors import UnavailableError
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lce_core.attention import LayerAttention
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
+from lce_core.attention.flash import HALF
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
@@ -26,7 +27,7 @@ from lce_core.attention.schemes import FullCausal, SlidingWindow
 from lce_core.attention.token_graphs import Recorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
-from lce_core.extension.kernels import HALF, activate
+from lce_core.extension.kernels import activate
 from lce_core.methods import Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LocalLayers

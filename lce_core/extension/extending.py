@@ -23,7 +23,7 @@ from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
-from lce_core.extension.kernels import activate, scheme_kernel, stock_kernel
+from lce_core.extension.kernels import activate, choose
 from lce_core.extension.learned import make_rotary
 from lce_core.methods import Method, check_local, check_sinks
 from lce_core.models import LanguageModel
@@ -94,8 +94,7 @@ def extend(
     layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
-    names = {scheme_kernel(scheme, *asked) for scheme in schemes} or {stock_kernel(*asked)}
-    name = "+".join(sorted(names))
+    name = "+".join(sorted({choose(*asked, scheme) for scheme in schemes or (None,)}))
     rotary = make_rotary(method, geometry, lengths, identity=bool(schemes), seed=seed)
     rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
     rotary.stock_precision = rotation == "stock" and rounds
@@ -127,7 +126,7 @@ def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: 
     If torch selects the kernel, the model keeps transformers' function: "sdpa", or "eager" if it
     has attention sinks.
     """
-    name = stock_kernel(on, dtype, kernel)
+    name = choose(on, dtype, kernel)
     activate(name)
     if name == "sdpa":
         return str(model.config._attn_implementation)

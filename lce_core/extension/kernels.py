@@ -20,44 +20,25 @@ from torch.nn.attention import (
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from lce_core.attention import AttentionScheme
-from lce_core.attention.flash import backend
+from lce_core.attention.flash import HALF, backend
 from lce_core.errors import SpecError
 
 if TYPE_CHECKING:
     from lce_core.recipe import Kernel
 
-HALF = (torch.float16, torch.bfloat16)
 
-
-def available(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
-    values: tuple[Kernel, ...] = ("sdpa", "flash", "flash3")
-    return [value for value in values if _missing(device, dtype, value) is None]
-
-
-def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    """Return the kernel of models without attention schemes.
-
-    It is "sdpa" (torch selects), "flash_attention_2" (the flash-attn package), "torch_flash"
-    (torch's copy of FlashAttention-2) or "flash3". "flash" is the package if it is installed.
-    "auto" is the package on GPUs below compute capability 9.0, where it is the fastest, else
-    "sdpa".
-    """
-    _require(device, dtype, kernel)
-    if kernel == "flash3":
-        return "flash3"
-    half = device.type == "cuda" and dtype in HALF
-    package = kernel != "sdpa" and half and is_flash_attn_2_available()
-    if kernel == "flash":
-        return "flash_attention_2" if package else "torch_flash"
-    older = package and torch.cuda.get_device_capability(device) < (9, 0)
-    return "flash_attention_2" if older else "sdpa"
-
-
-def scheme_kernel(
-    scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
+def choose(
+    device: torch.device, dtype: torch.dtype, kernel: Kernel, scheme: AttentionScheme | None = None
 ) -> str:
-    """Return the backend: one of `lce_core.attention.flash`, "flash3" or "matmul"."""
-    if not scheme.uses_flash:
+    """Return the kernel that computes attention with this setting of the study.
+
+    For an attention scheme it is a backend of `lce_core.attention.flash`, "flash3" or "matmul".
+    Without one it is "sdpa" (torch selects), "flash_attention_2" (the flash-attn package),
+    "torch_flash" (torch's copy of FlashAttention-2) or "flash3". "flash" is the package if it is
+    installed. "auto" is the package on GPUs below compute capability 9.0, where it is the fastest,
+    else "sdpa".
+    """
+    if scheme is not None and not scheme.uses_flash:
         if kernel in ("flash", "flash3"):
             raise SpecError(
                 "kernel",
@@ -66,8 +47,21 @@ def scheme_kernel(
                 "use kernel: auto",
             )
         return "matmul"
-    _require(device, dtype, kernel)
-    return "flash3" if kernel == "flash3" else backend(device, dtype)
+    if (needs := _missing(device, dtype, kernel)) is not None:
+        kernels: tuple[Kernel, ...] = ("auto", "sdpa", "flash", "flash3")
+        runs = ", ".join(one for one in kernels if _missing(device, dtype, one) is None)
+        got = f"{kernel!r} on {device.type} with {dtype}"
+        raise SpecError("kernel", got, needs, f"change precision or machine, or use one of {runs}")
+    if kernel == "flash3":
+        return "flash3"
+    if scheme is not None:
+        return backend(device, dtype)
+    half = device.type == "cuda" and dtype in HALF
+    package = kernel != "sdpa" and half and is_flash_attn_2_available()
+    if kernel == "flash":
+        return "flash_attention_2" if package else "torch_flash"
+    older = package and torch.cuda.get_device_capability(device) < (9, 0)
+    return "flash_attention_2" if older else "sdpa"
 
 
 def activate(name: str) -> None:
@@ -80,13 +74,6 @@ def activate(name: str) -> None:
         activate_flash_attention_impl("FA3")
     elif name != "flash3" and active:
         restore_flash_attention_impl()
-
-
-def _require(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> None:
-    if (needs := _missing(device, dtype, kernel)) is not None:
-        runs = ", ".join(("auto", *available(device, dtype)))
-        got = f"{kernel!r} on {device.type} with {dtype}"
-        raise SpecError("kernel", got, needs, f"change precision or machine, or use one of {runs}")
 
 
 def _missing(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str | None:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
-from lce_core.methods._adaptation import LoRA, TokenInsertion
 from lce_core.methods._searching import Parameters, ParameterSearch, SearchResult
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -28,6 +27,7 @@ from lce_core.store.identity import canonical_json
 
 __all__ = [
     "METHODS",
+    "ApproximateMethod",
     "Family",
     "LayerAttention",
     "LoRA",
@@ -165,6 +165,25 @@ class ScaledMethod(Method):
         super().check(geometry, lengths)
 
 
+class ApproximateMethod(Method):
+    """Base class of methods that replace full attention by a scheme, for inference only."""
+
+    family = "approximate"
+    exact_attention = False
+    training = "none"
+
+    def check_trained(self, key: str, distance: int, geometry: RopeGeometry) -> None:
+        """Raise SpecError if the parameter `key` makes a distance larger than those of training."""
+        if distance >= geometry.trained_context:
+            raise SpecError(
+                f"{self.plugin_name}.{key}",
+                distance,
+                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
+                " training",
+                f"write a smaller {key}, or remove the key",
+            )
+
+
 def request_table(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
     """Return the method's RoPE table, with the attention factor that the base model already has."""
     return _on_base(method.rope_table(geometry, lengths), geometry)
@@ -289,6 +308,29 @@ class TrainingStage:
     """Length of the run's training rows in tokens."""
     share: float
     """Fraction of the study's train_tokens that the run uses."""
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """The weights that fine-tuning trains: low-rank updates (arXiv:2106.09685), and `whole`."""
+
+    rank: int
+    alpha: float
+    """A low-rank update is the product of its two factors times alpha / rank."""
+    targets: tuple[str, ...]
+    """Names of the linear layers to update, such as "q_proj"."""
+    whole: tuple[str, ...]
+    """Parameters whose names contain one of these strings are trained directly, no others."""
+
+
+@dataclass(frozen=True)
+class TokenInsertion:
+    """A token that the method inserts after every `block - 1` tokens of text."""
+
+    block: int
+    """Number of tokens in a block, including the inserted token."""
+    train_length: int
+    """Number of text tokens in one training sequence, without inserted tokens."""
 
 
 METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

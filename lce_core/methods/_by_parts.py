@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from lce_core.errors import SpecError
 from lce_core.methods import Family, Method
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
-from lce_core.rope.yarn import index_ramp, temperature
+from lce_core.rope.stated import index_ramp, temperature
 
 
 class ByParts(Method):

@@ -5,10 +5,12 @@ Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transfor
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, checked_scale
+from lce_core.methods import Family, Method, checked_scale
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
@@ -33,23 +35,17 @@ def dynamic_scale(factor: float, length: int, trained: int) -> float:
     return factor * max(length, trained) / trained - (factor - 1)
 
 
-class DynamicNtk(Method):
-    """NTK-aware scaling by a scale that grows with the request's length (`dynamic_scale`)."""
+class Dynamic(Method):
+    """Base class of methods with a scale that grows with the request's length."""
 
-    family = "dynamic"
-
-    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))
-
-    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        self.rope_table(geometry, lengths)
+    family: ClassVar[Family] = "dynamic"
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
         """Return by how much the scale grows when a request is one trained context longer."""
-        raise NotImplementedError
+        return 1.0
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
         """Return the length in tokens up to which all requests have the same, smallest scale."""
@@ -58,6 +54,16 @@ class DynamicNtk(Method):
     def scale_at(self, lengths: ContextLengths) -> float:
         length = max(self.constant_up_to(lengths), lengths.request)
         return dynamic_scale(self.growth(lengths), length, lengths.trained)
+
+
+class DynamicNtk(Dynamic):
+    """NTK-aware scaling by `Dynamic.scale_at`."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        self.rope_table(geometry, lengths)
 
 
 class TargetNtk(DynamicNtk):

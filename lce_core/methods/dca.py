@@ -18,7 +18,7 @@ from pydantic import Field
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
 from lce_core.evidence import PHI2, value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -127,12 +127,8 @@ def _attend_from(
     return part
 
 
-class DualChunkAttention(Method):
+class DualChunkAttention(ApproximateMethod):
     """Attention with positions counted inside chunks of the text, for inference."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     chunk: int | None = Field(default=None, ge=2)
     """Largest distance in tokens; None means 3/4 of the trained context."""
@@ -148,14 +144,7 @@ class DualChunkAttention(Method):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         scheme = self.attention(geometry, lengths)
-        if scheme.chunk >= geometry.trained_context:
-            raise SpecError(
-                "dca.chunk",
-                scheme.chunk,
-                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
-                " training",
-                "write a smaller chunk, or remove the key",
-            )
+        self.check_trained("chunk", scheme.chunk, geometry)
         if 2 * scheme.window > scheme.chunk:
             raise SpecError(
                 "dca.window",

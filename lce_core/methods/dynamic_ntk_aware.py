@@ -9,14 +9,10 @@ from __future__ import annotations
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._ntk import DynamicNtk
 from lce_core.registry import Source
-from lce_core.rope import ContextLengths
 
 
 class DynamicNtkAware(DynamicNtk):
     """NTK-aware scaling by max(1, length / trained context)."""
-
-    def growth(self, lengths: ContextLengths) -> float:
-        return 1.0
 
 
 METHOD = DynamicNtkAware

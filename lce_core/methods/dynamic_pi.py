@@ -7,23 +7,16 @@ and new tokens of the request, so that cached keys and new queries use one table
 from __future__ import annotations
 
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Method
-from lce_core.methods._ntk import dynamic_scale
+from lce_core.methods._ntk import Dynamic
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class DynamicPositionInterpolation(Method):
+class DynamicPositionInterpolation(Dynamic):
     """Position interpolation with the scale max(1, request length / trained context)."""
 
-    family = "dynamic"
-
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        scale = dynamic_scale(1.0, lengths.request, lengths.trained)
-        return RopeTable(geometry.inv_freq() / scale)
-
-    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        return lengths.request > lengths.trained
+        return RopeTable(geometry.inv_freq() / self.scale_at(lengths))
 
 
 METHOD = DynamicPositionInterpolation

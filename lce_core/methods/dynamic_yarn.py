@@ -11,24 +11,19 @@ from typing import Any
 
 from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods._by_parts import WithTemperature
-from lce_core.methods._ntk import dynamic_scale
+from lce_core.methods._ntk import Dynamic
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class DynamicYarn(WithTemperature):
+class DynamicYarn(Dynamic, WithTemperature):
     """YaRN with the scale max(1, request length / trained context)."""
 
-    family = "dynamic"
-
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        return self.table(geometry, dynamic_scale(1.0, lengths.request, lengths.trained))
-
-    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        return lengths.request > lengths.trained
+        return self.table(geometry, self.scale_at(lengths))
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        return self.stated(dynamic_scale(1.0, lengths.request, lengths.trained), lengths.trained)
+        return self.stated(self.scale_at(lengths), lengths.trained)
 
 
 METHOD = DynamicYarn

@@ -11,19 +11,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from lce_core.attention.schemes import Rectified
-from lce_core.errors import SpecError
 from lce_core.evidence import PHI2, value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
-class ReRope(Method):
+class ReRope(ApproximateMethod):
     """Attention that limits large distances, for inference."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens at their true distance; None means the smaller of 512 and half the
@@ -45,15 +40,7 @@ class ReRope(Method):
         return (geometry.trained_context - 1 - window) * self.leak + window + 1
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        window = self.attention(geometry, lengths).window
-        if window >= geometry.trained_context:
-            raise SpecError(
-                "rerope.window",
-                window,
-                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
-                " training",
-                "write a smaller window, or remove the key",
-            )
+        self.check_trained("window", self.attention(geometry, lengths).window, geometry)
 
 
 METHOD = ReRope

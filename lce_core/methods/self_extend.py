@@ -15,17 +15,13 @@ from pydantic import Field
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2, value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
-class SelfExtend(Method):
+class SelfExtend(ApproximateMethod):
     """Attention with coarser positions beyond a window of recent tokens, for inference."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens at their true distance, a multiple of group; None means the smaller

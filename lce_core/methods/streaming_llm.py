@@ -13,17 +13,13 @@ from pydantic import Field
 from lce_core.attention.schemes import CacheSinks
 from lce_core.errors import SpecError
 from lce_core.evidence import value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
-class StreamingLlm(Method):
+class StreamingLlm(ApproximateMethod):
     """Attention to the first tokens (sinks) and to a window of recent tokens, for inference."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens that each token sees, itself included; None means the trained context

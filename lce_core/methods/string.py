@@ -11,74 +11,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from lce_core.attention import AttentionScheme
-from lce_core.errors import SpecError
+from lce_core.attention.schemes import Far, Line, NearAndFar
 from lce_core.evidence import value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-
-if TYPE_CHECKING:
-    import torch
-
-    from lce_core.attention.inputs import AttentionInputs
-    from lce_core.attention.partial import Partial
 
 FACTOR = 0.1 * math.log(2) + 1
 """Factor of queries and keys at every length."""
 
 
 @dataclass(frozen=True)
-class Shifted(AttentionScheme):
-    """True distances below `near`; larger distances are shifted down."""
+class Shifted(NearAndFar):
+    """True distances below `window`; larger distances are shifted down."""
 
-    near: int
-    """Smallest distance that is shifted (S), in tokens."""
-    window: int
-    """Distance of the token that is `near` tokens before the query; at most `near`."""
+    shifted: int
+    """Distance of the token that is `window` tokens before the query; at most `window`."""
 
-    kernel: ClassVar[str] = f"{__name__}:attend"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> int | None:
-        if key > query:
-            return None
-        between = query - key
-        return between if between < self.near else between - self.near + self.window
+    @property
+    def far(self) -> Far:
+        return Far(Line(shift=(self.shifted - self.window,)))
 
 
-def attend(scheme: Shifted, inputs: AttentionInputs) -> torch.Tensor:
-    """Rotate queries back for far keys; causal attention whose last query sees all of them."""
-    from lce_core.attention.flash import attend_causal
-    from lce_core.attention.placement import Placement
-    from lce_core.attention.windowed import attend_near_and_far
-
-    back = scheme.near - scheme.window
-
-    def far(later: AttentionInputs) -> tuple[Partial]:
-        num_far = later.length - scheme.near
-        places = slice(later.first_query - back, later.length - back)
-        part = attend_causal(
-            later.rotation()(later.query, places),
-            later.placed(Placement(later.table), slice(0, num_far)),
-            later.value[:, :, :num_far],
-            later.scaling,
-        )
-        return (part,)
-
-    return attend_near_and_far(scheme.near, far, inputs)
-
-
-class String(Method):
+class String(ApproximateMethod):
     """Attention whose far distances are shifted down, for inference."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     shift: float = Field(default=0.33, gt=0, lt=1)
     """Smallest distance that is shifted, as a fraction of the request's length."""
@@ -94,17 +53,10 @@ class String(Method):
         window = max(1, min(128, geometry.trained_context // 32))
         window = window if self.window is None else self.window
         near = max(1, int(self.shift * lengths.request))
-        return Shifted(near=near, window=min(window, near))
+        return Shifted(window=near, shifted=min(window, near))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        if self.window is not None and self.window >= geometry.trained_context:
-            raise SpecError(
-                "string.window",
-                self.window,
-                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
-                " training",
-                "write a smaller window, or remove the key",
-            )
+        self.check_trained("window", self.window or 0, geometry)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         return True

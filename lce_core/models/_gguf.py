@@ -1,45 +1,28 @@
 """Convert a Llama, Qwen2 or Gemma 3 from GGUF to safetensors and a tokenizer for transformers.
 
-Quantised tensors are dequantised to fp32. llama.cpp stores some tensors of an architecture in
-another form than transformers; see `_Format`.
+transformers reads the weights. Its GGUF reader knows neither these tokenizers nor all keys of the
+configuration.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lce_core.errors import DataError
 from lce_core.models import _gguf_tokenizers
 from lce_core.models._stock import StockModel
 
 if TYPE_CHECKING:
+    import torch
     from gguf import GGUFReader
     from transformers import PretrainedConfig, PreTrainedTokenizerFast
-
-_SHARED_TENSORS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_GLOBAL = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
 
 
 @dataclass(frozen=True)
@@ -47,57 +30,35 @@ class _Format:
     name: str
     """Value of `general.architecture` and prefix of the architecture's metadata keys."""
     model_class: str
-    tensors: Mapping[str, str]
-    """Names of a layer's tensors in transformers, by GGUF name."""
     tokenizer: tuple[str, str]
     """Values of `tokenizer.ggml.model` and `tokenizer.ggml.pre`."""
     build_tokenizer: Callable[[_gguf_tokenizers.Read, int], PreTrainedTokenizerFast]
     own_metadata: Callable[[PretrainedConfig], Mapping[str, Any]]
     """Function that returns expected values of metadata keys that only this architecture has."""
-    adjacent_pairs: bool
-    """True if the two elements of a rotated pair are in adjacent rows of the query and key
-    projections. transformers stores them half a head apart."""
-    norm_offset: float
-    """Number that the file's norm weights exceed those of transformers by. Gemma multiplies by
-    1 + weight; llama.cpp multiplies by the stored weight."""
 
 
 _LLAMA = _Format(
     name="llama",
     model_class="LlamaForCausalLM",
-    tensors=_SHARED_TENSORS | {"ffn_norm": "post_attention_layernorm"},
     tokenizer=("gpt2", "smollm"),
     build_tokenizer=_gguf_tokenizers.byte_level,
     own_metadata=lambda config: {
         "rope.dimension_count": config.head_dim,
         "vocab_size": config.vocab_size,
     },
-    adjacent_pairs=True,
-    norm_offset=0.0,
 )
 _QWEN2 = _Format(
     name="qwen2",
     model_class="Qwen2ForCausalLM",
-    tensors=_SHARED_TENSORS | {"ffn_norm": "post_attention_layernorm"},
     tokenizer=("gpt2", "qwen2"),
     build_tokenizer=_gguf_tokenizers.qwen2,
     own_metadata=lambda config: {
         "attention.layer_norm_rms_epsilon": float(np.float32(config.rms_norm_eps))
     },
-    adjacent_pairs=False,
-    norm_offset=0.0,
 )
 _GEMMA3 = _Format(
     name="gemma3",
     model_class="Gemma3ForCausalLM",
-    tensors=_SHARED_TENSORS
-    | {
-        "attn_q_norm": "self_attn.q_norm",
-        "attn_k_norm": "self_attn.k_norm",
-        "post_attention_norm": "post_attention_layernorm",
-        "ffn_norm": "pre_feedforward_layernorm",
-        "post_ffw_norm": "post_feedforward_layernorm",
-    },
     tokenizer=("llama", "default"),
     build_tokenizer=_gguf_tokenizers.sentencepiece,
     own_metadata=lambda config: {
@@ -106,8 +67,6 @@ _GEMMA3 = _Format(
         "attention.sliding_window": config.sliding_window,
         "attention.layer_norm_rms_epsilon": float(np.float32(config.rms_norm_eps)),
     },
-    adjacent_pairs=False,
-    norm_offset=1.0,
 )
 _FORMATS = {"llama": _LLAMA, "qwen2": _QWEN2, "gemma3_text": _GEMMA3}
 
@@ -117,7 +76,7 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
 
     `out` must exist. Raises DataError if the file is truncated or does not fit `model`.
     """
-    from safetensors.numpy import save_file
+    from safetensors.torch import save_file
 
     config = model.config()
     form = _FORMATS[config.model_type]
@@ -131,7 +90,7 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
             lambda key: _value(reader, key, file), model.geometry.trained_context
         )
         tokenizer.save_pretrained(out)
-    except (ValueError, IndexError, OSError) as error:
+    except (ValueError, IndexError, OSError, RuntimeError) as error:
         raise DataError(
             file,
             f"no readable GGUF ({type(error).__name__}: {error})",
@@ -184,54 +143,30 @@ def _value(reader: GGUFReader, key: str, file: Path) -> Any:
 
 def _weights(
     reader: GGUFReader, model: StockModel, form: _Format, file: Path
-) -> dict[str, NDArray[np.float32]]:
+) -> dict[str, torch.Tensor]:
+    """Return the tensors as transformers reads them from the file, dequantised to fp32."""
     import torch
-    from gguf import dequantize
     from transformers import AutoModelForCausalLM
 
-    heads = {"attn_q": model.geometry.num_heads, "attn_k": model.geometry.num_kv_heads}
-    weights = {}
-    for tensor in reader.tensors:
-        name, part = _name(tensor.name, form, file)
-        values = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-        if form.adjacent_pairs and part in heads:
-            values = _halves(values, heads[part])
-        elif form.norm_offset and values.ndim == 1:
-            values = values - np.float32(form.norm_offset)
-        weights[name] = np.ascontiguousarray(values)
-    with torch.device("meta"):
-        expected = AutoModelForCausalLM.from_config(model.config()).state_dict()
+    read: Any = AutoModelForCausalLM.from_pretrained(
+        file.parent,
+        gguf_file=file.name,
+        config=model.config(),
+        dtype=torch.float32,
+        local_files_only=True,
+        output_loading_info=True,
+    )
+    loaded, info = read
+    weights = {name: tensor.contiguous() for name, tensor in loaded.state_dict().items()}
     if model.shape.tied_embeddings:
-        expected.pop("lm_head.weight")
-    found = {name: tuple(values.shape) for name, values in weights.items()}
-    wanted = {name: tuple(values.shape) for name, values in expected.items()}
-    if found != wanted:
-        name = sorted(found.items() ^ wanted.items())[0][0]
+        del weights["lm_head.weight"]
+    # transformers ignores tensors that the architecture lacks.
+    foreign = len(reader.tensors) - len(weights)
+    if foreign or info["missing_keys"]:
         raise DataError(
-            f"{file}: {name}",
-            f"shape {found[name]}" if name in found else "no such tensor",
-            f"shape {wanted[name]}" if name in wanted else "a model without this tensor",
+            f"{file}: {min(info['missing_keys'], default='tensors')}",
+            "no such tensor" if info["missing_keys"] else f"{len(reader.tensors)} tensors",
+            f"the {len(weights)} tensors of {form.model_class}",
             "fetch the model again, or correct `geometry` or `shape` in the base model's plug-in",
         )
     return weights
-
-
-def _name(tensor: str, form: _Format, file: Path) -> tuple[str, str]:
-    """Return a tensor's name in transformers, and its GGUF name within a layer, or "" outside."""
-    if tensor in _GLOBAL:
-        return _GLOBAL[tensor], ""
-    found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", tensor)
-    if found is None or found[2] not in form.tensors:
-        raise DataError(
-            file,
-            f"the tensor {tensor!r}",
-            f"only tensors of {form.model_class}",
-            "name the file of such a model in the plug-in's `wheels`",
-        )
-    return f"model.layers.{found[1]}.{form.tensors[found[2]]}.{found[3]}", found[2]
-
-
-def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Reorder rows (heads * dim, hidden) from adjacent pairs to pairs half a head apart."""
-    pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
-    return pairs.swapaxes(1, 2).reshape(rows.shape)

@@ -30,7 +30,7 @@ class Planted(LambdaShaped):
 
 
 def attend(scheme, inputs):
-    from lce_core.attention.windowed import lambda_shaped as right
+    from lce_core.attention.windowed import attend as right
     query, key, value, first_query = inputs.query, inputs.key, inputs.value, inputs.first_query
     FAULT
     return right(scheme, replace(inputs, query=query, key=key, value=value))
@@ -154,14 +154,17 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         methods.check_pure,
         ("METHOD = ", "LONGEST = [0]\nMETHOD = "),
         (
-            "lengths.request, lengths.trained)",
-            "LONGEST.append(max(LONGEST[-1], lengths.request)) or LONGEST[-1], lengths.trained)",
+            "/ self.scale_at(lengths)",
+            "/ (LONGEST.append(max(LONGEST[-1], lengths.request)) or LONGEST[-1])",
         ),
     ),
     "a length that matters and is not said to": (
         "dynamic_pi",
         methods.check_length_dependence,
-        ("return lengths.request > lengths.trained", "return False"),
+        (
+            "    def rope",
+            "    def length_dependent(self, *_):\n        return False\n\n    def rope",
+        ),
     ),
     "queries one place too near to all earlier chunks": (
         "dca",
@@ -188,18 +191,15 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         methods.check_evidence,
         ("(index + 1) % self.every", "(index + 2) % self.every"),
     ),
-    "other distances in the last layer": (
-        "string",
+    "other scores in the last layer": (
+        "lm_infinite",
         methods.check_attention,
-        ("scheme.near - scheme.window\n", "scheme.near - scheme.window - (inputs.layer == 3)\n"),
+        *kernel("query = query * (1 + (inputs.layer == 3))"),
     ),
-    "other distances over a cache": (
-        "string",
+    "other scores over a cache": (
+        "lm_infinite",
         methods.check_attention,
-        (
-            "scheme.near - scheme.window\n",
-            "scheme.near - scheme.window - (inputs.held is not None)\n",
-        ),
+        *kernel("query = query * (1 + (inputs.held is not None))"),
     ),
     "training positions beyond the target": (
         "pi",
@@ -213,8 +213,8 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     "other distances for some frequency pairs": (
         "dpe",
-        methods.check_attention,
-        ("for s in self.scales)", "for s in self.scales[::-1])"),
+        methods.check_evidence,
+        ("// scale for scale in self.scales)", "// scale for scale in self.scales[::-1])"),
     ),
     "a bias of scores called a change of base": ("ntk_aware", methods.check_attention, *BIASED),
     "a family that does not exist": (
@@ -230,7 +230,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "a window called exact": (
         "lm_infinite",
         methods.check_distances,
-        ("exact_attention = False", "exact_attention = True"),
+        ("    window: int", "    exact_attention = True\n    window: int"),
     ),
     "evidence of other code than the plug-in's": (
         "pi",

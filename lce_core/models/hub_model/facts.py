@@ -43,37 +43,6 @@ proportion to some of them."""
 _MULTIMODAL_KEYS = ("text_config", "vision_config", "audio_config", "speech_config")
 
 
-class ExpertFacts(BaseModel):
-    """Sizes of a mixture of experts; see `Experts`."""
-
-    model_config = STRICT
-
-    total: int
-    active: int
-    width: int
-    num_layers: int
-
-
-class ScalingFacts(BaseModel):
-    """Scaling of RoPE that the model already has; see `Scaling`."""
-
-    model_config = STRICT
-
-    rope_type: str
-    multipliers: tuple[float, ...]
-    attention_factor: float = 1.0
-
-
-class LocalFacts(BaseModel):
-    """Layers with a sliding window, which methods leave unchanged; see `LocalLayers`."""
-
-    model_config = STRICT
-
-    layers: tuple[int, ...]
-    window: int
-    theta: float | None
-
-
 class Facts(BaseModel):
     """Sizes and rotary embedding of a model; part of the identity of a study's base model."""
 
@@ -91,9 +60,9 @@ class Facts(BaseModel):
     num_kv_heads: int
     theta: float
     trained_context: int
-    experts: ExpertFacts | None = None
-    scaling: ScalingFacts | None = None
-    local: LocalFacts | None = None
+    experts: Experts | None = None
+    scaling: Scaling | None = None
+    local: LocalLayers | None = None
 
     @property
     def geometry(self) -> RopeGeometry:
@@ -104,7 +73,7 @@ class Facts(BaseModel):
             num_kv_heads=self.num_kv_heads,
             theta=self.theta,
             trained_context=self.trained_context,
-            scaling=Scaling(**self.scaling.model_dump()) if self.scaling else None,
+            scaling=self.scaling,
         )
 
     @property
@@ -116,8 +85,8 @@ class Facts(BaseModel):
             vocab_size=self.vocab_size,
             gated_mlp=ARCHITECTURES[self.model_type].gated_mlp,
             tied_embeddings=self.tied_embeddings,
-            experts=Experts(**self.experts.model_dump()) if self.experts else None,
-            local=LocalLayers(**self.local.model_dump()) if self.local else None,
+            experts=self.experts,
+            local=self.local,
         )
 
 
@@ -165,17 +134,6 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
     head_dim = hidden // heads if follows else whole("head_dim")
     alike = config.get("num_key_value_heads") is None and architecture.all_heads_have_keys
     layers = whole("num_hidden_layers")
-    experts = {}
-    if architecture.expert_width:
-        total = "num_experts" if "num_experts" in config else "num_local_experts"
-        experts["experts"] = {
-            "total": whole(total),
-            "active": whole("num_experts_per_tok"),
-            "width": whole(architecture.expert_width),
-            "num_layers": _expert_layers(config, layers)
-            if architecture.has_dense_layers
-            else layers,
-        }
     found = {
         "model_type": config["model_type"],
         "num_layers": layers,
@@ -191,15 +149,21 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         "num_kv_heads": heads if alike else whole("num_key_value_heads"),
         "theta": number("rope_theta", architecture.default_theta),
         "trained_context": trained_context or whole("max_position_embeddings"),
-        **experts,
     }
+    if architecture.expert_width:
+        found["experts"] = Experts(
+            total=whole("num_experts" if "num_experts" in config else "num_local_experts"),
+            active=whole("num_experts_per_tok"),
+            width=whole(architecture.expert_width),
+            num_layers=_expert_layers(config, layers) if architecture.has_dense_layers else layers,
+        )
     if architecture.full_every is not None:
         default = architecture.local_theta
-        found["local"] = {
-            "layers": tuple(_local_layers(config, layers, architecture.full_every)),
-            "window": whole("sliding_window"),
-            "theta": None if default is None else _local_theta(config, default),
-        }
+        found["local"] = LocalLayers(
+            layers=tuple(_local_layers(config, layers, architecture.full_every)),
+            window=whole("sliding_window"),
+            theta=None if default is None else _local_theta(config, default),
+        )
     if rope["rope_type"] != PLAIN:
         found["scaling"], contexts = _scaling(config, rope, found, where)
         if trained_context is None:
@@ -234,8 +198,8 @@ def _local_theta(config: Config, default: float) -> float:
 
 def _scaling(
     config: Config, rope: Config, found: Mapping[str, Any], where: str
-) -> tuple[dict[str, Any], set[int]]:
-    """Return the fields of `ScalingFacts` and the contexts that config.json may mean, in tokens.
+) -> tuple[Scaling, set[int]]:
+    """Return the scaling and the contexts that config.json may mean, in tokens.
 
     LongRoPE has a table for short texts and one for others: the trained context decides.
     """
@@ -254,12 +218,8 @@ def _scaling(
             f"valid values for all keys that rope_type {rope['rope_type']!r} needs",
             "copy or download the model again",
         ) from error
-    fields = {
-        "rope_type": rope["rope_type"],
-        "multipliers": tuple(multipliers.tolist()),
-        "attention_factor": table.attention_factor,
-    }
-    return fields, contexts
+    multiples = tuple(multipliers.tolist())
+    return Scaling(rope["rope_type"], multiples, table.attention_factor), contexts
 
 
 def _scaled_contexts(rope: Config, largest: int) -> set[int]:

@@ -70,18 +70,10 @@ def rectified_distance(window: int, leak: int | None) -> Callable[[int, int], fl
 
 
 CASES: list[Any] = [
-    (windowed.lambda_shaped, LambdaShaped(window, num_global), lambda_distance(window, num_global))
-    for window, num_global in [(16, 4), (8, 10), (200, 10)]
-] + [
-    (windowed.grouped_neighbour, GroupedNeighbour(window, group), grouped_distance(window, group))
-    for window, group in [(16, 4), (1, 1), (256, 64)]
-]
-CASES += [
-    (windowed.cache_sinks, CacheSinks(window, sinks), cache_distance(window, sinks))
-    for window, sinks in [(16, 4), (8, 10), (200, 10)]
-] + [
-    (windowed.rectified, Rectified(window, leak), rectified_distance(window, leak))
-    for window, leak in [(16, None), (256, None), (16, 4)]
+    *((LambdaShaped(*n), lambda_distance(*n)) for n in [(16, 4), (8, 10), (200, 10)]),
+    *((GroupedNeighbour(*n), grouped_distance(*n)) for n in [(16, 4), (1, 1), (256, 64)]),
+    *((CacheSinks(*n), cache_distance(*n)) for n in [(16, 4), (8, 10), (200, 10)]),
+    *((Rectified(*n), rectified_distance(*n)) for n in [(16, None), (256, None), (16, 4)]),
 ]
 
 
@@ -110,43 +102,35 @@ def any_backend(request, monkeypatch) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES)
+@pytest.mark.parametrize(("scheme", "distance"), CASES)
 def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_token(
-    kernel, scheme, distance, any_backend
+    scheme, distance, any_backend
 ):
     parts = states(batch=2, heads=4, kv_heads=2, keys=70, dim=10)
     rope = table(pairs=4)  # 8 of 10 elements rotate
     expected = dense(*parts, rope.inv_freq, distance)
     cuts: list[int]
     for cuts in ([], [5], [16, 17, 40], [*range(60, 70)]):
-        output = in_chunks(kernel, scheme, parts, rope, cuts)
+        output = in_chunks(windowed.attend, scheme, parts, rope, cuts)
         torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
 SIZES = st.integers(1, 40)
 ANY_CASE = st.one_of(
-    st.tuples(SIZES, st.integers(1, 12)).map(
-        lambda n: (windowed.lambda_shaped, LambdaShaped(*n), lambda_distance(*n))
-    ),
-    st.tuples(st.integers(1, 8), st.integers(1, 6)).map(
-        lambda n: (
-            windowed.grouped_neighbour,
-            GroupedNeighbour(n[0] * n[1], n[0]),
-            grouped_distance(n[0] * n[1], n[0]),
-        )
-    ),
-    st.tuples(SIZES, st.integers(1, 12)).map(
-        lambda n: (windowed.cache_sinks, CacheSinks(*n), cache_distance(*n))
-    ),
+    st.tuples(SIZES, st.integers(1, 12)).map(lambda n: (LambdaShaped(*n), lambda_distance(*n))),
+    st.tuples(st.integers(1, 8), st.integers(1, 6))
+    .map(lambda n: (n[0] * n[1], n[0]))
+    .map(lambda n: (GroupedNeighbour(*n), grouped_distance(*n))),
+    st.tuples(SIZES, st.integers(1, 12)).map(lambda n: (CacheSinks(*n), cache_distance(*n))),
     st.tuples(SIZES, st.none() | st.integers(1, 20)).map(
-        lambda n: (windowed.rectified, Rectified(*n), rectified_distance(*n))
+        lambda n: (Rectified(*n), rectified_distance(*n))
     ),
 )
 
 
 @given(ANY_CASE, st.integers(1, 90), st.booleans(), st.data())
 def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(case, tokens, blocked, data):
-    kernel, scheme, distance = case
+    scheme, distance = case
     cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
     cuts = [cut for cut in cuts if cut < tokens]
     parts, rope = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4), table(pairs=2)
@@ -154,7 +138,7 @@ def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(case, tokens, 
         if blocked:
             patch.setattr(flash, "backend", lambda device, dtype: "blocked")
             patch.setattr(flash, "_SCORES", 1000)
-        output = in_chunks(kernel, scheme, parts, rope, cuts)
+        output = in_chunks(windowed.attend, scheme, parts, rope, cuts)
     expected = dense(*parts, rope.inv_freq, distance)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -171,14 +155,14 @@ def test_blocks_of_a_window_meet_without_gap_or_overlap(queries, keys, any_backe
     torch.testing.assert_close(part.lse, scores.logsumexp(-1), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES[::3])  # one of each kernel
-def test_segments_of_queries_equal_dense_attention(kernel, scheme, distance, monkeypatch):
+@pytest.mark.parametrize(("scheme", "distance"), CASES[::3])  # one of each kernel
+def test_segments_of_queries_equal_dense_attention(scheme, distance, monkeypatch):
     parts, rope = states(batch=2, heads=4, kv_heads=2, keys=150, dim=10), table(pairs=4)
     expected = dense(*parts, rope.inv_freq, distance)
     for size in (40, 150):  # 150: all queries together, as on a GPU
         monkeypatch.setattr(windowed, "_segment", lambda query, size=size: size)
         for cuts in ([], [100]):
-            output = in_chunks(kernel, scheme, parts, rope, cuts)
+            output = in_chunks(windowed.attend, scheme, parts, rope, cuts)
             torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 

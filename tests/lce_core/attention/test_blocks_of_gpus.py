@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import chunks, dispatch, placement, retrieval, rotation
+from lce_core.attention import chunks, placement, retrieval, rotation
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
 from lce_core.methods import dca
@@ -72,16 +72,16 @@ def test_tiles_that_no_query_needs_change_nothing(seed, queries, blocks):
     keys, values = torch.randn(2, 1, HEADS, blocks, 4, HEAD_DIM, generator=generator)
     picks = torch.randint(-1, blocks, (1, HEADS, queries), generator=generator)
     given = query, picks, keys, values, Rotation(TABLE, query), 0.3
-    exact = dispatch.read_blocks(*given)
+    exact = retrieval.read_blocks(*given)
     with pytest.MonkeyPatch.context() as patch:
-        number = dispatch._num_tiles
+        number = retrieval._num_tiles
 
         def bound(last_tiles: torch.Tensor, num_queries: int, tile: int) -> int:
             most = number(last_tiles.to(META), num_queries, tile)
             assert number(last_tiles, num_queries, tile) <= most <= num_queries
             return most
 
-        patch.setattr(dispatch, "_num_tiles", bound)
-        bounded = dispatch.read_blocks(*given)
+        patch.setattr(retrieval, "_num_tiles", bound)
+        bounded = retrieval.read_blocks(*given)
     for found, expected in zip(bounded, exact, strict=True):
         assert torch.equal(found, expected)

@@ -12,6 +12,7 @@ from transformers import DynamicCache
 
 from lce_core.attention.cache import PreallocatedCache, PreallocatedLayer
 from lce_core.attention.placement import PlacedKeys, Placement
+from lce_core.attention.schemes import Line
 from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
@@ -84,7 +85,7 @@ def test_placed_keys_are_keys_rotated_anew(
     window: int, group: int, ceiling: int | None, steps: list[int]
 ) -> None:
     # A text grows and is cut back; keys are those of the text as it is then.
-    placement = Placement(TABLE, group, ceiling)
+    placement = Placement(TABLE, Line((group,)), ceiling)
     held, keys = PlacedKeys(placement), torch.empty(1, 2, 0, 8, dtype=torch.float64)
     for number, step in enumerate(steps):
         if step > 0:

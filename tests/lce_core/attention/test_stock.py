@@ -1,6 +1,7 @@
 """Texts in pieces without masks, against stock transformers in one pass or with its masks."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,19 +73,18 @@ def test_single_tokens_pass_through_our_kernel_where_torch_would_plan_each_lengt
         passed.append(query.shape[2])
         return attend_causal(query, *rest)
 
-    monkeypatch.setattr(stock_attention, "attend_causal", noted)
-    monkeypatch.setattr(stock_attention, "backend", lambda *_: "torch_flash")
+    monkeypatch.setattr(causal, "attend_causal", noted)
+    monkeypatch.setattr(causal, "backend", lambda *_: "torch_flash")
     model, cache = extended(base), DynamicCache()
     pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split((38, 1, 1), dim=1)]
-    assert set(passed) == {1}
-    assert len(passed) == 2 * model.model.config.num_hidden_layers
+    assert passed.count(1) == 2 * model.model.config.num_hidden_layers
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole(base), rtol=1e-4, atol=1e-4)
 
 
 @over_bases
 def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(base, monkeypatch):
     for module in (stock_attention, causal):
-        monkeypatch.setattr(module, "lacks_grouped_kernel", lambda *_: True)
+        monkeypatch.setattr(module, "kernel_for", lambda *_: "spread")
     states = extended(base).hidden_states(tokens(40), DynamicCache())
     torch.testing.assert_close(states, whole(base), rtol=1e-4, atol=1e-4)
 
@@ -98,13 +98,32 @@ def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(groups, 
     scores = (query @ spread[0].mT * 0.3).masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf)
     expected = scores.softmax(-1) @ spread[1]
     torch.testing.assert_close(causal.attend_square(*drawn, 0.3), expected)
-    monkeypatch.setattr(causal, "lacks_grouped_kernel", lambda *_: True)
+    monkeypatch.setattr(causal, "kernel_for", lambda *_: "spread")
     torch.testing.assert_close(causal.attend_square(*drawn, 0.3), expected)
-    cuda = torch.device("cuda")
-    monkeypatch.undo()
-    assert causal.lacks_grouped_kernel(cuda, torch.float32)
-    assert not causal.lacks_grouped_kernel(cuda, torch.bfloat16)
-    assert not causal.lacks_grouped_kernel(torch.device("cpu"), torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "keys", "heads", "expected"),
+    [
+        ("cuda", torch.float32, 17, 3, "spread"),
+        ("cuda", torch.float32, 17, 1, "sdpa"),
+        ("cuda", torch.float32, 18, 3, "flash"),
+        ("cuda", torch.bfloat16, 17, 3, "flash"),
+        ("cpu", torch.float32, 17, 3, "sdpa"),
+        ("cpu", torch.float32, 18, 3, "flash"),
+    ],
+)
+def test_the_kernel_follows_device_type_and_shape(
+    device, dtype, keys, heads, expected, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    place = {"device": torch.device(device), "dtype": dtype}
+    query, key = (
+        SimpleNamespace(shape=(1, heads, 17, 8), **place),
+        SimpleNamespace(shape=(1, 1, keys, 8)),
+    )
+    with torch.no_grad():
+        assert causal.kernel_for(query, key) == expected
 
 
 @over_bases

@@ -16,11 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.attention import AttentionScheme, registered
 from lce_core.attention.cache import RaggedCache
-from lce_core.attention.causal import full_causal
+from lce_core.attention.causal import full_causal, sliding_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import FullCausal, ShiftedSparse, SlidingWindow
 from lce_core.attention.shifted_sparse import attend as attend_shifted
-from lce_core.attention.sliding import sliding_window
 from lce_core.errors import SpecError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.attention.schemes import GroupedNeighbour
-from lce_core.attention.windowed import grouped_neighbour
+from lce_core.attention.windowed import attend
 from lce_core.evidence import LLAMA2_7B
 from lce_core.methods import METHODS
 from lce_core.methods.dpe import PUBLISHED, DimensionWise
-from lce_core.methods.dpe.kernel import attend
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.oracles.placed_attention import SCALING, States, in_chunks, random_states
 
@@ -62,7 +61,7 @@ def test_with_equal_scales_it_is_self_extend(groups, scale, tokens):
     window = groups * scale
     parts = random_states(tokens)
     found = in_chunks(attend, DimensionWise(window, 3 * (scale,)), parts, TABLE, [])
-    other = in_chunks(grouped_neighbour, GroupedNeighbour(window, scale), parts, TABLE, [])
+    other = in_chunks(attend, GroupedNeighbour(window, scale), parts, TABLE, [])
     torch.testing.assert_close(found, other, rtol=1e-12, atol=1e-12)
 
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import dispatch, landmark, retrieval
+from lce_core.attention import landmark, retrieval
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.contracts.tiny_models import BASES, VOCABULARY, stock
@@ -83,7 +83,7 @@ RETRIEVALS = [
 
 @pytest.mark.parametrize("scheme", RETRIEVALS)
 def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(scheme, monkeypatch):
-    monkeypatch.setattr(dispatch, "_TILE", 3)
+    monkeypatch.setattr(retrieval, "_TILE", 3)
     parts = states(4, 2, 45, batch=2)
     expected = written_out(parts, lambda alone, head: retrieved(alone, head, scheme)[0])
     for elements in (1, 1 << 12, 1 << 25):

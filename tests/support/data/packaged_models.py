@@ -11,12 +11,12 @@ from typing import ClassVar
 import gguf
 import numpy as np
 import pytest
+import torch
 from tokenizers.pre_tokenizers import ByteLevel
 
 from lce_core.models import LocalLayers, ModelShape
 from lce_core.models._architectures import Gemma3, Llama, Qwen2
-from lce_core.models._packaged import PackagedModel
-from lce_core.models._wheels import WheelFile
+from lce_core.models._packaged import PackagedModel, WheelFile
 from lce_core.rope import RopeGeometry
 
 MEMBER = "tiny_model/tiny.gguf"
@@ -214,6 +214,12 @@ def write_gemma(file: Path, **changes: int) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def stored(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a GGUF file by their names there, dequantised."""
+    read = gguf.GGUFReader(file).tensors
+    return {one.name: torch.tensor(gguf.dequantize(one.data, one.tensor_type)) for one in read}
 
 
 def write_wheel(

@@ -9,14 +9,14 @@ scales were found for one model at a time, by retrieval tests of each group.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention.schemes import Far, Line, NearAndFar
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, value
-from lce_core.methods import Method
+from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -42,31 +42,20 @@ Scales = Annotated[
 
 
 @dataclass(frozen=True)
-class DimensionWise(AttentionScheme):
+class DimensionWise(NearAndFar):
     """True distances within a window; beyond it, a distance of its own for each frequency pair."""
 
-    window: int
-    """Number of recent tokens, the query's own included, at their true distance."""
     scales: tuple[int, ...]
     """Number of tokens that share a position beyond the window, for each frequency pair."""
 
-    kernel: ClassVar[str] = "lce_core.methods.dpe.kernel:attend"
-    counts_sinks: ClassVar[bool] = True
-
-    def distance(self, query: int, key: int) -> int | tuple[int, ...] | None:
-        if key > query:
-            return None
-        if query - key < self.window:
-            return query - key
-        return tuple(query // s - key // s + self.window - self.window // s for s in self.scales)
+    @property
+    def far(self) -> Far:
+        shifts = tuple(self.window - self.window // scale for scale in self.scales)
+        return Far(Line(self.scales, shifts), Line(self.scales, (0,) * len(self.scales)))
 
 
-class DimensionWisePositions(Method):
+class DimensionWisePositions(ApproximateMethod):
     """Attention with coarser positions, by frequency, beyond a window of recent tokens."""
-
-    family = "approximate"
-    exact_attention = False
-    training = "none"
 
     scales: Scales = "llama3_8b_readme"
     """Number of tokens that share a position beyond the window, for each group of frequency pairs,
@@ -88,13 +77,7 @@ class DimensionWisePositions(Method):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         scheme = self.attention(geometry, lengths)
-        if scheme.window >= geometry.trained_context:
-            raise SpecError(
-                "dpe.window",
-                scheme.window,
-                f"a window smaller than the trained context of {geometry.trained_context} tokens",
-                "write a smaller window, or remove the key",
-            )
+        self.check_trained("window", scheme.window, geometry)
         if not isinstance(self.scales, str) and len(self.scales) > geometry.num_pairs:
             raise SpecError(
                 "dpe.scales",
