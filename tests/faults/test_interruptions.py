@@ -56,23 +56,6 @@ def test_kill_9_loses_nothing_and_leaves_no_process(finished, migrated, text, tm
     assert not survivors(marker)
 
 
-def test_ctrl_c_ends_with_one_line_and_no_process(migrated, text, tmp_path):
-    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
-    run = start(
-        *(home, "run", write_study(tmp_path), *text),
-        env=marked(home, marker),
-        # A suite started in the background ignores SIGINT, and its children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
-    run.send_signal(signal.SIGINT)
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 130
-    assert "interrupted; the same command continues" in output
-    assert "Traceback" not in output
-    wait_until(lambda: not survivors(marker))
-
-
 def test_sigterm_ends_a_run_in_the_middle_of_a_long_step(migrated, text, tmp_path):
     """Prefect retries a unit whose worker died; the retry must not start another worker."""
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
