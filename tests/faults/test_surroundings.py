@@ -18,8 +18,8 @@ from tests.support.studies import (
     HANG_SECONDS,
     TINY_STEPS,
     computed,
+    copied_home,
     environment,
-    lce,
     new_home,
     scores,
     start,
@@ -68,11 +68,12 @@ def test_variables_for_other_programs_change_neither_scores_nor_records(
     assert ours == expected
 
 
-def test_catalog_and_mlflow_that_vanish_are_made_again(finished, migrated, text, tmp_path):
-    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
-    lce(home, "worker", study, "--select", "method=none", *text)  # makes the catalog
-    run = start(home, "run", study, *text)
+def test_catalog_and_mlflow_that_vanish_are_made_again(finished, text, tmp_path):
+    home, study = copied_home(finished, tmp_path / "home"), write_study(tmp_path)
+    for cell in (home / "artifacts" / "cell").glob("*-perplexity-*"):
+        shutil.rmtree(cell)
     done = len(list(Store(home).records()))
+    run = start(home, "run", study, *text)
     wait_until(lambda: len(list(Store(home).records())) > done)
     (home / "catalog.duckdb").unlink()
     shutil.rmtree(home / "mlflow")
