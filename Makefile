@@ -70,10 +70,10 @@ check: $(VENV)/installed
 	@mkdir build/bare
 	@IFS=:; for folder in $$PATH; do ln -s "$$folder"/* build/bare/ 2>/dev/null || true; done
 	@cd build/bare && rm -f $(ABSENT)
-	@PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest --collect-only -qq -m "" \
-	  > build/collected || { cat build/collected; exit 1; }
-	PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest -n $(JOBS) \
-	  -m "$(MARKS)" $(PYTEST_ARGS) $$(sort -u $(USERS))
+	export PATH="$$PWD/build/bare" LCE_TEST_DATA=; \
+	$(BIN)/python -m pytest --collect-only -qq -m "" > build/collected & collecting=$$!; \
+	$(BIN)/python -m pytest -n $(JOBS) -m "$(MARKS)" $(PYTEST_ARGS) $$(sort -u $(USERS)); tests=$$?; \
+	wait $$collecting || { cat build/collected; exit 1; }; exit $$tests
 
 test-random: $(VENV)/installed
 	@echo 'To repeat it: make test-random SEED=$(SEED)'

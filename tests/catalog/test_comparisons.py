@@ -376,6 +376,7 @@ def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path):
         assert row["registered_at"] == registered[version]["registered_at"]
         assert row["results_before"] == results
     assert [row["family"] for row in (first, second)] == ["primary", "exploratory"]
+    assert [row["is_registered"] for row in (first, second)] == [True, False]
     unknown = tmp_path / "unknown.duckdb"
     written(unknown, passkeys(), expects=[early, added], registered=[])
     assert {row["family"] for row in ask(unknown, "FROM expectations")} == {"exploratory"}

@@ -95,16 +95,6 @@ def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
     assert withdrawn == {"yarn beats ntk_aware": 1620, "pi beats none": None}
 
 
-def test_what_is_registered_after_results_or_not_at_all_is_exploratory(tmp_path):
-    expects = [entry(0, "pi", "none")]
-    for name, registered in (("late", registrations((3, expects))), ("damaged", [])):
-        path = written(
-            tmp_path / f"{name}.duckdb", texts(GAINS), expects=expects, registered=registered
-        )
-        (row,) = ask(path, "FROM expectations")
-        assert (row["family"], row["is_registered"]) == ("exploratory", False)
-
-
 def test_order_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
     expects = [entry(0, first, other) for first, other in combinations(METHODS[::-1], 2)]
     columns = "method, other_method, p_value, p_adjusted, ci_low, ci_high"

@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,20 +108,16 @@ def mended(home: Path, run: list[str], what: str) -> None:
     pytest.fail(f"{what}: {ended.err}")
 
 
-def disturbed(
-    number: int,
-    commands: Iterable[list[str]],
-    finished: Path,
-    text: Arguments,
-    cell: str,
-    folder: Path,
-) -> None:
-    study, home = write_study(folder), copied_home(finished, folder / "home")
-    done = changed(home, number, cell)
-    what = f"draw {number}: {done}"
-    for command in commands:
-        limit = ENDLESS.get(command[0], HANG_SECONDS)
-        ended = run_command(home, *command, seconds=limit)
+@pytest.mark.slow
+@pytest.mark.drawn
+@draws([1])
+def test_no_state_of_a_home_stops_any_command_or_its_mending(
+    number, finished, text, cell, tmp_path
+):
+    study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
+    what = f"draw {number}: {changed(home, number, cell)}"
+    for command in thorough(number, study, cell, text, tmp_path):
+        ended = run_command(home, *command, seconds=ENDLESS.get(command[0], HANG_SECONDS))
         if command[0] in ENDLESS and ended.code == -signal.SIGKILL:
             ended = replace(ended, code=0)
         require_sentence(ended, f"{what}: lce {' '.join(command)}")
@@ -130,38 +126,19 @@ def disturbed(
 
 
 @pytest.mark.slow
-@pytest.mark.drawn
-@draws(range(1))
-def test_no_state_of_a_home_stops_any_command_or_its_mending(
-    number, finished, text, cell, tmp_path
-):
-    commands = thorough(number, write_study(tmp_path), cell, text, tmp_path)
-    disturbed(number, commands, finished, text, cell, tmp_path)
-
-
-def lose_checkpoint(home: Path) -> None:
-    """Removes the checkpoint, and a cell, which alone makes a run train it again."""
+def test_a_run_with_its_server_names_what_it_cannot_use_or_replaces_it(finished, text, tmp_path):
+    study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
+    # A run without missing steps starts no server, and only training writes to both logs.
     shutil.rmtree(home / "artifacts" / "finetune")
     shutil.rmtree(next((home / "artifacts" / "cell").glob("*-yarn-tuned-*")))
-
-
-@pytest.mark.slow
-def test_a_run_with_its_server_ends_in_a_sentence_too(finished, text, tmp_path):
-    study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
-    lose_checkpoint(home)  # a run without missing steps starts no server
     for place, change in (("logs", "empty"), ("artifacts/cell", "a FIFO")):
+        kept = (home / place).rename(tmp_path / "kept")
         CHANGES[change](home / place)
         printed = lce(home, "run", study, *text, status=3)
         assert f"{home / place}: got a file, or a link to a path that does not exist;" in printed
         assert "Traceback" not in printed
         (home / place).unlink()
-    lce(home, "worker", study, *text)
-    assert scores(home) == scores(finished)
-
-
-@pytest.mark.slow
-def test_a_run_with_its_server_replaces_what_it_cannot_use(finished, text, tmp_path):
-    study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
+        kept.rename(home / place)
     for place, change in (
         ("logs/temporary-server.log", "a FIFO"),
         ("logs/live-tracking.log", "a FIFO"),
@@ -169,6 +146,5 @@ def test_a_run_with_its_server_replaces_what_it_cannot_use(finished, text, tmp_p
         ("prefect", "a folder"),
     ):
         CHANGES[change](home / place)
-    lose_checkpoint(home)  # only training writes to both logs
     lce(home, "run", study, *text)
     assert scores(home) == scores(finished)

@@ -21,7 +21,6 @@ from tests.support.studies import TINY, lce, write_study
 
 pytestmark = pytest.mark.slow
 
-Arguments = tuple[str, ...]
 RELEASED = {**TINY, "study": "released"}
 
 

@@ -28,12 +28,9 @@ STUDY: dict[str, Any] = {
     "study": "trial",
     "hypothesis": "Every benchmark gives a finite score over data in its published form.",
     "target_context": 256,
-    "train_tokens": 4096,
     "corpus": {"name": "jsonl_folder", "text_field": "input", "held_out_percent": 30},
     "base_models": [{"name": "toy_llama", "steps": 10}],
-    "methods": ["none", {"name": "yarn", "tuned": True}],
-    "training": {"learning_rate": 5.0e-4, "tokens_per_step": 2048},
-    "upsampling": {"long_document_tokens": 256},
+    "methods": ["none"],
     "evaluation": {"held_out_tokens": 16384},
     "benchmarks": [
         {"name": "perplexity", "lengths": [512], "stride": 256, "last": 64, **TEXT},
@@ -125,12 +122,12 @@ def finished(folders, tmp_path_factory) -> Path:
 
 def test_every_cell_is_done_with_finite_scores(finished):
     sql = (
-        "SELECT benchmark, task, method, count(DISTINCT c.cell), count(s.value),"
+        "SELECT benchmark, task, count(DISTINCT c.cell), count(s.value),"
         " bool_and(isfinite(s.value)), any_value(c.status), any_value(c.reason)"
-        " FROM cells c LEFT JOIN scores s USING (benchmark, task, method) GROUP BY ALL ORDER BY ALL"
+        " FROM cells c LEFT JOIN scores s USING (benchmark, task) GROUP BY ALL ORDER BY ALL"
     )
     _, rows = run_query(finished, sql)
-    assert len(rows) == 2 * sum(READ.values())
+    assert len(rows) == sum(READ.values())
     for *cell, cells, values, finite, status, reason in rows:
         assert (cells, status, reason) == (1, "done", None), cell
         assert values > 0, cell
@@ -141,7 +138,7 @@ def test_samples_have_what_was_said_and_what_was_asked_for(finished):
     sql = (
         "SELECT c.benchmark, c.task, count(*), count(s.reference), count(s.prediction),"
         " sum(s.num_prompt_tokens) > 0 FROM samples s JOIN cells c USING (cell)"
-        " WHERE c.method = 'none' GROUP BY ALL"
+        " GROUP BY ALL"
     )
     found = {(name, task): rest for name, task, *rest in run_query(finished, sql)[1]}
     expected = {
@@ -167,7 +164,7 @@ def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished):
         " any_value(r.prompt_tokens_mean), any_value(r.data), avg(s.num_prompt_tokens),"
         " min(s.num_prompt_tokens), max(s.num_prompt_tokens)"
         " FROM cells c JOIN samples s USING (cell) JOIN scores r USING (cell)"
-        " WHERE c.method = 'none' AND r.is_default GROUP BY ALL"
+        " WHERE r.is_default GROUP BY ALL"
     )
     found = run_query(finished, sql)[1]
     assert len(found) == sum(READ.values())
@@ -183,10 +180,7 @@ def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished):
 
 
 def test_what_a_cell_reads_is_in_its_identity(finished, folders):
-    sql = (
-        "SELECT c.benchmark, c.task, a.spec FROM cells c JOIN artifacts a ON a.artifact = c.cell"
-        " WHERE c.method = 'none'"
-    )
+    sql = "SELECT c.benchmark, c.task, a.spec FROM cells c JOIN artifacts a ON a.artifact = c.cell"
     _, rows = run_query(finished, sql)
     assert rows
     for name, task, spec in rows:
@@ -208,8 +202,8 @@ def test_measured_flops_are_those_of_the_samples_by_hand(finished: Path) -> None
     weights = 2 * (4 * 96 * 96 + 3 * 96 * 256) + 96 * 392
     sql = (
         "SELECT c.benchmark, any_value(c.flops), list(s.num_prompt_tokens)"
-        " FROM samples s JOIN cells c USING (cell) WHERE c.method = 'none'"
-        " AND c.benchmark <> 'short_context' GROUP BY c.benchmark, c.cell"
+        " FROM samples s JOIN cells c USING (cell)"
+        " WHERE c.benchmark <> 'short_context' GROUP BY c.benchmark, c.cell"
     )
     for name, flops, lengths in run_query(finished, sql)[1]:
         by_hand = sum(2 * weights * n + 2 * 2 * 96 * n * n for n in lengths)
@@ -241,6 +235,6 @@ def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(fol
     assert {cell["state"] for cell in json.loads(printed)["cells"]} == {"unavailable"}
     for name, tasks in READ.items():
         mine = [one for one in reasons if f"data set '{name}': got no folder" in one]
-        assert len(mine) == 2 * tasks, name
+        assert len(mine) == tasks, name
         assert all(f"--data-folder {name}=FOLDER" in one for one in mine)
         assert all("get it from" in one for one in mine)

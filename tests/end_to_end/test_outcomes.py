@@ -11,11 +11,9 @@ from catalog.queries import run_query
 from lce_core.store.artifacts import Store
 from lce_core.study.pricing.finished import finished_on
 from lce_core.study.pricing.speed import calibration_of, speed_of
-from tests.support.studies import TINY, TINY_STEPS, lce, new_home, write_study
+from tests.support.studies import TINY, TINY_STEPS, lce, write_study
 
 pytestmark = pytest.mark.slow
-
-Arguments = tuple[str, ...]
 
 
 def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished):
@@ -78,17 +76,14 @@ def test_a_report_is_one_file_and_an_unknown_study_is_refused(home, tmp_path):
     assert not (tmp_path / "no.html").exists()
 
 
-def test_without_held_out_text_no_run_trains(migrated, library, tmp_path):
+def test_without_held_out_text_no_run_trains(library, tmp_path):
     home = tmp_path / "home"
-    home.mkdir()
-    home = new_home(migrated, home)
     study = write_study(tmp_path, corpus={**TINY["corpus"], "held_out_percent": 1})
-    output = lce(home, "run", study, "--data-folder", f"text={library}", status=1)
+    output = lce(home, "worker", study, "--data-folder", f"text={library}", status=1)
     assert (
-        "\n0 of 12 cells; 12 cannot be computed: held_out jsonl_folder-toy_llama: data: DataError:"
+        "held_out jsonl_folder-toy_llama: data: DataError:"
         " jsonl_folder: domain 'code': got no held-out text;"
     ) in output
-    # Another slot may pack rows meanwhile.
     assert {path.parent.name for path in (home / "artifacts").glob("*/*-s0-*")} <= {"rows"}
     status = lce(home, "status", study, "--data-folder", f"text={library}")
     assert "no held-out text" in status

@@ -20,7 +20,7 @@ STUDY: dict[str, Any] = {
         {"name": "hub_model", "label": "grouped"},
         {"name": "hub_model", "label": "partial"},
     ],
-    "methods": ["none", "lm_infinite", {"name": "yarn", "tuned": True}],
+    "methods": ["none", {"name": "yarn", "tuned": True}],
     "training": {"learning_rate": 1.0e-3, "tokens_per_step": 256},
     "benchmarks": [
         {"name": "perplexity", "profile": "tiny", "domains": ["code"], "lengths": [64, 128]},
@@ -43,15 +43,15 @@ def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(text, tm
     named = [f"--model-folder={name}={tmp_path / place}" for name, place in
              (("grouped", "a"), ("partial", "b"))]  # fmt: skip
     first = lce(home, "worker", study, *text, *named)
-    # Rows, held-out text, a checkpoint and three times three cells, for each of two models.
-    assert computed(first) == 2 * (3 + 9)
+    # Rows, held-out text, a checkpoint and two times three cells, for each of two models.
+    assert computed(first) == 2 * (3 + 6)
     rows = run_query(home / "catalog.duckdb", SCORES)[1]
     assert {row[0] for row in rows} == {"grouped", "partial"}
-    assert len({row[:5] for row in rows}) == 18
+    assert len({row[:5] for row in rows}) == 12
     assert computed(lce(home, "worker", study, *text, *named)) == 0
     assert run_query(home / "catalog.duckdb", SCORES)[1] == rows
     half = " ".join(lce(home, "plan", study, *text, named[0]).split())
-    assert "x 9 unavailable" in half
+    assert "x 6 unavailable" in half
     assert ": base model partial: got neither a folder nor a repository" in half
     status = lce(home, "status", study, *text, *named)
-    assert "18 done" in status
+    assert "12 done" in status

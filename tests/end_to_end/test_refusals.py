@@ -22,8 +22,6 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(home, tmp_pat
     ("arguments", "message"),
     [
         (["run", "toyy"], "write 'toy', or another of"),
-        (["run", "toy", "--select", "method=yran"], "write 'yarn', or another of"),
-        (["run", "toy", "--budget", "8 gpus"], "8gpuh, 100cpuh"),
         (["run", "toy", "--budget", "0.000000001gpuh"], "too little for any block"),
         (["plan", "absent.yaml"], "no such file"),
         (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
@@ -31,9 +29,7 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(home, tmp_pat
         (["run", "toy", "--device", "cuda"], "no GPU is visible"),
         (["run", "toy", "--plugins", "absent"], "absent, which is not a folder"),
         (["run", "toy", "--slots", "0"], "slots"),
-        (["fetch", "hub:a/b@main"], "revision: got 'main'; expected the 40 hex digits"),
         (["fetch", "datasets:a/b@main"], "got datasets:a/b@main; expected"),
-        (["rope", "inspect", "pi", "--model", "hub_model"], "neither a label nor a repository"),
         (["sql", "SELECT 1"], "lce run STUDY"),
     ],
 )
@@ -78,16 +74,3 @@ def test_unusable_text_is_refused_before_anything_is_written(tmp_path, content, 
     assert message in output
     assert str(folder) in output
     assert not (tmp_path / "home").exists()
-
-
-def test_a_home_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    output = lce(tmp_path / "file" / "home", "run", "smoke", status=2)
-    assert "set LCE_HOME to a writable folder" in output
-
-
-def test_sql_that_writes_is_refused_and_changes_nothing(home):
-    before = (home / "catalog.duckdb").read_bytes()
-    for statement in ("DELETE FROM scores", "DROP VIEW scores", "COPY scores TO 'x.csv'"):
-        assert "expected one statement that reads" in lce(home, "sql", statement, status=2)
-    assert (home / "catalog.duckdb").read_bytes() == before

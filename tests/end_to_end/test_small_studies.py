@@ -6,6 +6,7 @@ Prefect run smaller studies. Scores of random weights mean nothing: they are the
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def parts(study: StudySpec, variant: MethodEntry, benchmark: str, task: str) -> 
     }
 
 
+@cache
 def covering() -> dict[str, set[Part]]:
     """Return shipped studies that have all parts but pairs between them, and what is new in each.
 

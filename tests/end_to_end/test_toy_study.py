@@ -24,9 +24,8 @@ LOSSES = """
 """
 
 VARIANTS = (
-    *("none", "pi", "lm_infinite", "streaming_llm", "self_extend", "pi-tuned", "ntk_32k-tuned"),
-    *("yarn-tuned", "clex-tuned"),
-    *("harpe-tuned", "small_base-tuned", "landmark-tuned"),
+    *("none", "pi", "lm_infinite", "self_extend", "pi-tuned", "ntk_32k-tuned", "yarn-tuned"),
+    *("clex-tuned", "small_base-tuned", "landmark-tuned"),
 )
 BENCHMARKS = ("perplexity", "passkey")
 LENGTHS = (128, 512, 1024)
@@ -86,8 +85,6 @@ def test_lm_infinite_keeps_perplexity_and_loses_retrieval(perplexity, passkey):
     assert perplexity["lm_infinite"][1024] < 1.1 * perplexity["lm_infinite"][128]
     assert passkey["lm_infinite"][128] > 0.8
     assert max(passkey["lm_infinite"][512], passkey["lm_infinite"][1024]) < 0.5
-    assert perplexity["streaming_llm"][1024] < 1.1 * perplexity["streaming_llm"][128]
-    assert max(passkey["streaming_llm"][512], passkey["streaming_llm"][1024]) < 0.5
 
 
 def test_self_extend_keeps_both_without_training(perplexity, passkey):
@@ -108,12 +105,9 @@ def test_landmarks_keep_perplexity_at_any_length(perplexity):
     assert perplexity["landmark-tuned"][1024] < 0.6 * perplexity["none"][1024]
 
 
-@pytest.mark.parametrize("method", ["clex", "harpe"])
-def test_tuned_larger_bases_and_learned_frequencies_reach_beyond_the_target(
-    perplexity, passkey, method
-):
-    assert perplexity[f"{method}-tuned"][512] < 0.65 * perplexity["none"][512]
-    assert passkey[f"{method}-tuned"][1024] > 0.85
+def test_learned_frequencies_reach_beyond_the_target(perplexity, passkey):
+    assert perplexity["clex-tuned"][512] < 0.65 * perplexity["none"][512]
+    assert passkey["clex-tuned"][1024] > 0.85
 
 
 @pytest.mark.parametrize("method", ["ntk_32k-tuned", "yarn-tuned"])

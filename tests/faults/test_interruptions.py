@@ -27,50 +27,24 @@ from tests.support.studies import (
 
 pytestmark = pytest.mark.slow
 
-Arguments = tuple[str, ...]
-
 
 def test_kill_9_loses_nothing_and_leaves_no_process(finished, migrated, text, tmp_path):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     how = tmp_path / "how.yaml"
     how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
     arguments = ("run", write_study(tmp_path), "--execution", str(how), *text)
-
-    def kill_at(files: str) -> int:
-        """Kills a run when such files are there; how many steps are then done."""
-        environment = marked(home, marker)
-        with start(home, *arguments, env=environment, stdout=subprocess.DEVNULL) as driver:
-            wait_until(lambda: list(home.glob(files)))
-            driver.send_signal(signal.SIGKILL)
-        wait_until(lambda: not survivors(marker))
-        return len(list(Store(home).records()))
-
-    in_training = kill_at("progress/*/point-*/point.json")
-    in_evaluation = kill_at("artifacts/cell/toy*")
-    assert in_training < in_evaluation < TINY_STEPS
-    assert computed(lce(home, *arguments)) == TINY_STEPS - in_evaluation
+    with start(home, *arguments, env=marked(home, marker), stdout=subprocess.DEVNULL) as driver:
+        wait_until(lambda: list(home.glob("progress/*/point-*/point.json")))
+        driver.send_signal(signal.SIGKILL)
+    wait_until(lambda: not survivors(marker))
+    done = len(list(Store(home).records()))
+    assert done > 0
+    assert computed(lce(home, *arguments)) == TINY_STEPS - done
     assert scores(home) == scores(finished)
     assert not list((home / "artifacts").glob("*/.attempt*"))
     _, record = next(r for r in Store(home).records() if r[1].kind == "base")
     assert record.result["resumed_from"] > 0
     assert not survivors(marker)
-
-
-def test_ctrl_c_ends_with_one_line_and_no_process(migrated, text, tmp_path):
-    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
-    run = start(
-        *(home, "run", write_study(tmp_path), *text),
-        env=marked(home, marker),
-        # A suite started in the background ignores SIGINT, and its children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
-    run.send_signal(signal.SIGINT)
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 130
-    assert "interrupted; the same command continues" in output
-    assert "Traceback" not in output
-    wait_until(lambda: not survivors(marker))
 
 
 def test_sigterm_ends_a_run_in_the_middle_of_a_long_step(migrated, text, tmp_path):

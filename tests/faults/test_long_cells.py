@@ -71,7 +71,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path):
     how = tmp_path / "how.yaml"
     how.write_text("{checkpoint_seconds: 0.2, slots: 2}\n", encoding="utf-8")
     arguments = ("worker", study, *text)
-    with start(alone, *arguments, "--slots", "1") as run:
+    with start(alone, *arguments) as run:
         assert run.wait(timeout=HANG_SECONDS) == 0
     for kind in ("rows", "held_out", "base"):
         if (alone / "artifacts" / kind).is_dir():
@@ -93,7 +93,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path):
         arrays["seconds"] += 1000
         path.write_bytes(to_bytes(arrays))
 
-    how.write_text("{checkpoint_seconds: 0.2, slots: 1}\n", encoding="utf-8")
+    how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
     here = start(home, *arguments, env=environment)
     wait_until(lambda: list(home.glob("leases/*.*.json")))
     # The first host waits until the second has scored a range, however slow the machine is.

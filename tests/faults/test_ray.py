@@ -29,8 +29,6 @@ from tests.support.studies import (
 
 pytestmark = pytest.mark.slow
 
-Arguments = tuple[str, ...]
-
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,7 @@ def _random(base_model: LanguageModel) -> Any:
     return model
 
 
+@cache
 def small_tokenizer() -> PreTrainedTokenizerFast:
     """BPE trained on the texts of the benchmarks, so that prompts take few tokens.
 

@@ -30,7 +30,9 @@ from lce_core.study.study_file import parse_study
 from tasks.tracking.database import artifact_root, database, has_usable_database
 from tests.support.forked_commands import Ended, run_forked
 
-LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
+ONE_SLOT = "from flows import settings; settings.MAX_CPU_SLOTS = 1"
+"""On any machine: a second worker takes 8 s of CPU time to start."""
+LCE = [sys.executable, "-c", f"{ONE_SLOT}\nfrom lce.cli import main; main()"]
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 TINY: dict[str, Any] = SMOKE | {
     "study": "tiny",
@@ -79,10 +81,11 @@ def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([*LCE, *arguments], stderr=subprocess.STDOUT, **settings)
 
 
-NAMED = """
+NAMED = f"""
 import socket, sys
 name = sys.argv.pop(1)
 socket.gethostname = lambda: name
+{ONE_SLOT}
 from lce.cli import main
 main()
 """
