@@ -38,6 +38,8 @@ from lce_core.store.records import write_json
 from tasks.sqlite_damage import sqlite_url
 
 MARK = "LCE_SERVICE"
+NAMES = ("server", "mlflow", "worker")
+"""Services of `lce up`, in the order in which they start."""
 GRACE_SECONDS = 5.0
 """A process that is still running this long after SIGTERM is killed."""
 

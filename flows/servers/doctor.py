@@ -22,7 +22,7 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from flows.servers.daemons import Service, answers, environment, find, marked
+from flows.servers.daemons import NAMES, Service, answers, environment, find, marked
 from flows.servers.prefect_database import prefect_damage, prefect_database
 from flows.settings import mlflow_server
 from lce_core import formats
@@ -34,7 +34,6 @@ from lce_core.store.file_system import probe
 from lce_core.store.lease import is_held
 from lce_core.store.unforeseen import explained
 
-NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
 """The toy study needs about 1 GiB."""
 
