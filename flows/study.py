@@ -17,11 +17,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.driver import drive, require_complete
 from flows.looking import look
 from flows.run_context import RunContext, current_run
-from flows.runs.cancelled import interrupted_when_cancelled
-from flows.runs.deployed import is_deployed
 from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
 from flows.runs.first_seed import FirstSeedDisplay
-from flows.runs.interrupts import sigterm_interrupts
+from flows.runs.interrupts import interrupted_when_cancelled, is_deployed, sigterm_interrupts
 from flows.runs.publishing import publish_results
 from flows.runs.run_progress import RunProgress
 from flows.runs.submitting import PrefectTasks

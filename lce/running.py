@@ -133,7 +133,7 @@ def _attempt(
     """Call the flow once and return its result; None if the server died before the flow began."""
     from prefect.exceptions import Abort, ObjectNotFound
 
-    from flows.runs.cancelled import report_cancelled
+    from flows.runs.interrupts import report_cancelled
     from flows.study import controlled_study
 
     home, outcome = run.execution.home, run.outcome

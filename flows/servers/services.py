@@ -27,7 +27,6 @@ from flows.servers.daemons import (
     stop_leftovers,
     wait_until,
 )
-from flows.servers.doctor import Check, doctor
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
 from flows.servers.prefect_database import mend_prefect
@@ -35,8 +34,6 @@ from flows.settings import DEFAULT_HOME, mlflow_environment
 from lce_core.access import SECRET_VARIABLE, login_link, server_secret
 from lce_core.store.odd_files import make_folder
 from tasks import tracking
-
-__all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
 DEFAULT_PORT = 4200
 """Port of Prefect's server that the checkout's pyproject.toml names."""
