@@ -13,7 +13,8 @@ from pathlib import Path
 
 from prefect import serve
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
-from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.deployments.runner import RunnerDeployment
+from prefect.types.entrypoint import EntrypointType
 
 from flows.settings import shipped_studies, study_path
 from flows.study import controlled_study
@@ -27,7 +28,8 @@ def deployments() -> list[RunnerDeployment]:
 
 
 def _deployment(name: str, study: str, description: str) -> RunnerDeployment:
-    return controlled_study.to_deployment(
+    return RunnerDeployment.from_flow(
+        controlled_study,
         name,
         description=description,
         tags=["study", "gpu"] if re.search(r"\bGPUs?\b", description) else ["study"],
@@ -51,4 +53,5 @@ def _description(study: str) -> str:
 
 if __name__ == "__main__":
     os.chdir(Path(__file__).parents[1])  # relative paths in a flow run's parameters start here
-    serve(*deployments(), limit=None, print_starting_message=False)
+    # `pause_on_shutdown` would switch off the user's own schedules at `lce down`.
+    serve(*deployments(), limit=None, pause_on_shutdown=False, print_starting_message=False)

@@ -51,7 +51,8 @@ class PrefectTasks:
             task = task_named(kind_named(unit.kind).submitted_as)
             inputs = self._of(unit.needs)
             self._read |= unit.needs
-            future = task.submit(unit.to_json(), slot.to_json(), claim.shared, wait_for=inputs)
+            arguments = (unit.to_json(), slot.to_json(), claim.shared)
+            future = task.submit(*arguments, return_state=False, wait_for=inputs)
             future.add_done_callback(settle)
 
         return submit

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from flows.servers.prefect_database import prefect_database
+from flows.servers.guarded_prefect import prefect_database
 from lce_core.access import PROOF, authorization, proof
 from lce_core.environment import PREFECT_RESTRICTING, for_child
 from lce_core.errors import ServiceError

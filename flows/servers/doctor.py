@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from flows.servers.daemons import NAMES, Service, answers, environment, find, marked
-from flows.servers.prefect_database import prefect_damage, prefect_database
+from flows.servers.guarded_prefect import prefect_damage, prefect_database
 from flows.settings import mlflow_server
 from lce_core import formats
 from lce_core.access import server_secret

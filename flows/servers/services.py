@@ -27,9 +27,8 @@ from flows.servers.daemons import (
     stop_leftovers,
     wait_until,
 )
-from flows.servers.guarded_prefect import client_auth, command, settings
+from flows.servers.guarded_prefect import client_auth, command, mend_prefect, settings
 from flows.servers.ports import LOOPBACK, require_free
-from flows.servers.prefect_database import mend_prefect
 from flows.settings import DEFAULT_HOME, mlflow_environment
 from lce_core.access import SECRET_VARIABLE, login_link, server_secret
 from lce_core.store.odd_files import make_folder
@@ -162,6 +161,6 @@ def _wait_for_worker(home: Path, server: Service, worker: Service, since: dateti
     def is_polling() -> bool:
         # The user may have enabled Prefect's CSRF protection, which lets only GET requests pass.
         polled = (ask(url, secret=_secret(home)) or {}).get("last_polled")
-        return bool(polled) and datetime.fromisoformat(polled) >= since
+        return polled is not None and datetime.fromisoformat(polled) >= since
 
     _wait_until(worker, is_polling)

@@ -29,9 +29,8 @@ from flows.servers.daemons import (
     wait_until,
     workplace,
 )
-from flows.servers.guarded_prefect import client_auth, command, settings
+from flows.servers.guarded_prefect import client_auth, command, mend_prefect, settings
 from flows.servers.ports import LOOPBACK
-from flows.servers.prefect_database import mend_prefect
 from lce_core.access import new_secret, server_secret
 from lce_core.errors import ServiceError
 from tasks import supervisor

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from flows.servers.daemons import answers
-from flows.servers.prefect_database import prefect_database
+from flows.servers.guarded_prefect import prefect_database
 from lce_core.store.artifacts import Store
 from tests.faults.output import require_no_dump
 from tests.support.ports import unused_port
