@@ -17,14 +17,12 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.driver import drive, require_complete
 from flows.looking import look
 from flows.run_context import RunContext, current_run
-from flows.runs.cancelled import interrupted_when_cancelled
-from flows.runs.deployed import is_deployed
 from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
 from flows.runs.first_seed import FirstSeedDisplay
-from flows.runs.interrupts import sigterm_interrupts
+from flows.runs.interrupts import interrupted_when_cancelled, is_deployed, sigterm_interrupts
 from flows.runs.publishing import publish_results
 from flows.runs.run_progress import RunProgress
-from flows.runs.submitting import through_prefect
+from flows.runs.submitting import PrefectTasks
 from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
@@ -101,11 +99,11 @@ def _compute(run: RunContext) -> dict[str, Any]:
         get_run_logger().info("removed the unfinished attempt %s", attempt)
     if work.chosen:
         get_run_logger().info("\n".join(work.chosen))
-    home = run.execution.home
+    home, tasks = run.execution.home, PrefectTasks()
     while True:
         (work,) = run.works
         display = FirstSeedDisplay(_display(run.progress()), work.wanted, work.units, home)
-        submit = through_prefect(run.pool, run.tracker)
+        submit = tasks.submit(run.pool, run.tracker)
         summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
         looked = look(run)
         for line in looked.lines:
@@ -113,7 +111,7 @@ def _compute(run: RunContext) -> dict[str, Any]:
         if not looked.goes_on:
             break
     study = work.wanted.study.study
-    counts = record_study(str(home), study, mlflow_server(home))
+    counts = record_study(str(home), study, mlflow_server(home), wait_for=tasks.last)
     if is_deployed():
         publish_results(study, home)
     require_complete(run, summary)

@@ -14,7 +14,12 @@ from typing import Any
 from flows.process_end import ProcessEnd
 from flows.run_context import RunContext, current
 from flows.runs.results import show_results
-from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
+from flows.servers.temporary_server import (
+    MAX_STARTS,
+    TemporaryServer,
+    client_settings,
+    temporary_server,
+)
 from flows.settings import mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, Work, preflight
@@ -23,17 +28,14 @@ from lce_core.execution import Execution
 from lce_core.store.failures import FULL_BYTES, disk_full
 from lce_core.study.plan import StudyPlan
 
-MAX_START_ATTEMPTS = 3
-"""Maximum number of times that the flow starts, if Prefect's server dies before it registers the
-run."""
 _CLIENT = {
     # Prefect's log lines would break the live progress view. The command prints failures itself.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-    # The client retries a failed request after 2, 4 and 8 s, together longer than a server takes to
-    # start. At exit, Prefect reports the end of the run in two requests: at most 30 s of retries.
-    "PREFECT_CLIENT_MAX_RETRIES": "3",
+    # The client retries a failed request after 2 and 4 s. At exit, Prefect reports the end of the
+    # run in two requests, which take 12 s if the server has died.
+    "PREFECT_CLIENT_MAX_RETRIES": "2",
     "PREFECT_CLIENT_RETRY_JITTER_FACTOR": "0",
 }
 
@@ -60,19 +62,16 @@ def run_study(
         return
     tell.print(f"{name}: {len(plan.cells):,} cells; starting Prefect's server")
     note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
-    with temporary_server(home, note) as server:
+    with temporary_server(home) as server:
         if server.secret:  # the user's settings are for other servers
             for name in [name for name in os.environ if name.startswith("PREFECT_")]:
                 del os.environ[name]
         os.environ.update(client_settings(home, server.url, server.secret), **_CLIENT)
-        from prefect.settings import PREFECT_API_URL, temporary_settings
-
-        with temporary_settings({PREFECT_API_URL: server.wait_ready()}):
-            try:
-                result = _result(work, options, server, note, end or ProcessEnd())
-            except StudyIncompleteError:
-                show_results(plan, home, Terminal())
-                raise
+        try:
+            result = _result(work, options, server, note, end or ProcessEnd())
+        except StudyIncompleteError:
+            show_results(plan, home, Terminal())
+            raise
     _show(plan, home, result["computed"], result["cells"])
 
 
@@ -108,10 +107,13 @@ def _result(
     Raises:
       LceError: if the flow raises it.
       StoreError: if the disk is full.
-      ServiceError: if the server died before it registered the run, and did not restart.
+      ServiceError: if the server died `MAX_STARTS` times before it registered the run.
     """
+    import flows.study  # noqa: F401 - takes seconds, in which the server starts
+
     try:
-        for _ in range(MAX_START_ATTEMPTS):
+        for _ in range(MAX_STARTS if server.started_here else 1):
+            server.wait_ready()
             run = RunContext([work])
             try:
                 result = _attempt(run, options, server, note)
@@ -119,8 +121,6 @@ def _result(
                 end.skips_handlers |= run.pool.head.is_lost
             if result is not None:
                 return result
-            if not server.comes_back():
-                break
         raise _never_registered(server)
     finally:
         end.skips_handlers |= not server.answers()
@@ -132,8 +132,8 @@ def _attempt(
     """Call the flow once and return its result; None if the server died before the flow began."""
     from prefect.exceptions import Abort, ObjectNotFound
 
-    from flows.runs.cancelled import report_cancelled
-    from flows.study import controlled_study  # this import takes seconds
+    from flows.runs.interrupts import report_cancelled
+    from flows.study import controlled_study
 
     home, outcome = run.execution.home, run.outcome
     try:
@@ -163,7 +163,7 @@ def _attempt(
         # Prefect's database is on the same disk, but its errors do not say that the disk is full.
         if shutil.disk_usage(home).free < FULL_BYTES:
             raise disk_full(home, str(error)) from error
-        if error is outcome.error or not server.was_lost:
+        if error is outcome.error or server.answers():
             raise
         # Only the connection failed. If the flow's body finished, use the outcome it recorded.
         if outcome.error is not None or outcome.result is not None:

@@ -102,7 +102,7 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
     searching = searching_seconds(home, "scale", "coins")
     script = folder / "naive.py"
     script.write_text(NAIVE, encoding="utf-8")
-    with temporary_server(folder / "naive", print) as server:
+    with temporary_server(folder / "naive") as server:
         to_server = client_settings(folder / "naive", server.wait_ready(), server.secret)
 
         def naively() -> tuple[float, float]:

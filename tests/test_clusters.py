@@ -179,15 +179,14 @@ def test_ray_nodes_start_without_statistics_and_dashboard():
     assert all("--include-dashboard=false" in one for one in starts if "--head" in one)
 
 
-def test_the_deployment_is_one_that_the_flow_and_its_execution_take():
-    (deployment,) = documents()["deployments"]["deployments"]
-    assert deployment["entrypoint"] == "flows/study.py:controlled_study"
-    assert set(deployment["parameters"]) <= set(inspect.signature(controlled_study.fn).parameters)
-    assert deployment["parameters"]["study"] in shipped_studies()
-    Execution.model_validate(deployment["parameters"]["execution"])
-    shipped = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"][0]
-    assert set(deployment) <= set(shipped)
-    # A pool of the user's own takes job variables; ours takes none.
-    assert set(deployment["work_pool"]) == {*shipped["work_pool"], "job_variables"}
-    same = {"stream_output", "env"}
-    assert set(deployment["work_pool"]["job_variables"]) == same
+def test_both_deployments_for_a_work_pool_are_ones_that_the_flow_and_its_execution_take():
+    (cluster,) = documents()["deployments"]["deployments"]
+    (shipped,) = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    for deployment in (cluster, shipped):
+        assert deployment["entrypoint"] == "flows/study.py:controlled_study"
+        parameters = deployment["parameters"]
+        assert set(parameters) <= set(inspect.signature(controlled_study.fn).parameters)
+        assert parameters["study"] in shipped_studies()
+        assert set(deployment["work_pool"]["job_variables"]) == {"stream_output", "env"}
+    Execution.model_validate(cluster["parameters"]["execution"])
+    assert set(cluster) <= set(shipped)

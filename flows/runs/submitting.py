@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -17,20 +17,54 @@ from tasks.unit_tasks import UnitTask, unit_task
 from tasks.work_queue import Claim
 from tasks.workers import Pool
 
+Future = PrefectFuture[dict[str, Any]]
 
-def through_prefect(pool: Pool, tracker: ProgressTracker) -> Submit:
-    """Return a function that submits a unit as a Prefect task; call it inside a flow."""
 
-    @cache
-    def task_named(name: str) -> UnitTask:
-        return unit_task(name, pool, tracker)
+class PrefectTasks:
+    """The tasks of a flow run. Each names those whose results it reads, as its upstream tasks.
 
-    def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
-        task = task_named(kind_named(claim.unit.kind).submitted_as)
-        future = task.submit(claim.unit.to_json(), slot.to_json(), claim.shared)
-        future.add_done_callback(lambda done: end(_result(done)))
+    The scheduler submits a unit only when its inputs are done, so no task waits for an upstream
+    task. Prefect's graph of the flow run then has the edges of the plan.
+    """
 
-    return submit
+    def __init__(self) -> None:
+        self._producers: dict[str, Future] = {}
+        """The completed task that computed a step, by the step's fingerprint."""
+        self._read: set[str] = set()
+
+    def submit(self, pool: Pool, tracker: ProgressTracker) -> Submit:
+        """Return a function that submits a unit as a Prefect task; call it inside the flow."""
+
+        @cache
+        def task_named(name: str) -> UnitTask:
+            return unit_task(name, pool, tracker)
+
+        def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+            unit = claim.unit
+
+            def settle(future: Future) -> None:
+                result = _result(future)
+                if not unit.assists and not isinstance(result, BaseException):
+                    self._producers |= dict.fromkeys(unit.outputs, future)
+                end(result)
+
+            task = task_named(kind_named(unit.kind).submitted_as)
+            inputs = self._of(unit.needs)
+            self._read |= unit.needs
+            arguments = (unit.to_json(), slot.to_json(), claim.shared)
+            future = task.submit(*arguments, return_state=False, wait_for=inputs)
+            future.add_done_callback(settle)
+
+        return submit
+
+    @property
+    def last(self) -> list[Future]:
+        """Completed tasks whose results no other task reads."""
+        return self._of(self._producers.keys() - self._read)
+
+    def _of(self, steps: Iterable[str]) -> list[Future]:
+        futures = [self._producers[step] for step in steps if step in self._producers]
+        return list({future.task_run_id: future for future in futures}.values())
 
 
 def _result(future: PrefectFuture[Any]) -> UnitResult:

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from flows.servers.prefect_database import prefect_database
+from flows.servers.guarded_prefect import prefect_database
 from lce_core.access import PROOF, authorization, proof
 from lce_core.environment import PREFECT_RESTRICTING, for_child
 from lce_core.errors import ServiceError
@@ -38,6 +38,8 @@ from lce_core.store.records import write_json
 from tasks.sqlite_damage import sqlite_url
 
 MARK = "LCE_SERVICE"
+NAMES = ("server", "mlflow", "worker")
+"""Services of `lce up`, in the order in which they start."""
 GRACE_SECONDS = 5.0
 """A process that is still running this long after SIGTERM is killed."""
 

@@ -22,8 +22,8 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from flows.servers.daemons import Service, answers, environment, find, marked
-from flows.servers.prefect_database import prefect_damage, prefect_database
+from flows.servers.daemons import NAMES, Service, answers, environment, find, marked
+from flows.servers.guarded_prefect import prefect_damage, prefect_database
 from flows.settings import mlflow_server
 from lce_core import formats
 from lce_core.access import server_secret
@@ -34,7 +34,6 @@ from lce_core.store.failures import explained
 from lce_core.store.file_system import probe
 from lce_core.store.lease import is_held
 
-NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
 """The toy study needs about 1 GiB."""
 

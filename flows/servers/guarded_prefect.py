@@ -12,13 +12,25 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 
 from flows.servers.ports import LOOPBACK
 from lce_core.access import Guard, auth_string, authorization, new_secret
+from lce_core.store.set_aside import set_aside
+from tasks.sqlite_damage import Schema, sqlite_damage
 
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 UI_PASSWORD = "prefect-password"
 """Key under which both versions of Prefect's UI keep the password in the browser's storage."""
+
+_SCHEMA = Schema(
+    program="Prefect",
+    package="prefect",
+    migrations="server/database/_migrations/versions/sqlite",
+    tables=("alembic_version",),  # Prefect's first table: its server may still be starting
+    fills_empty=True,
+    migrates=True,
+)
 
 
 def command(port: int) -> list[str]:
@@ -38,6 +50,23 @@ def settings(url: str, secret: str) -> dict[str, str]:
 def client_auth(secret: str) -> dict[str, str]:
     """Return the environment variables with which a Prefect client logs in; {} without a secret."""
     return {"PREFECT_API_AUTH_STRING": auth_string(secret)} if secret else {}
+
+
+def prefect_database(home: Path) -> Path:
+    """Return the path of the history of runs. No result depends on this database."""
+    return home / "prefect" / "prefect.db"
+
+
+def prefect_damage(home: Path) -> str | None:
+    """Return why Prefect cannot use the database, as a phrase that completes "it is ..."."""
+    return sqlite_damage(prefect_database(home), _SCHEMA)
+
+
+def mend_prefect(home: Path) -> None:
+    """Rename an unusable database before a server starts, so that the server creates a new one."""
+    # Never while a server runs: it would go on writing to the renamed file.
+    if why := prefect_damage(home):
+        set_aside(prefect_database(home), why)
 
 
 def main() -> None:

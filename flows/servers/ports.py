@@ -1,4 +1,4 @@
-"""Find a free loopback port, and find out which process listens on a port."""
+"""Check that a loopback port is free, or find out which process listens on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import psutil
 from lce_core.errors import SpecError
 
 LOOPBACK = "127.0.0.1"
-
-
-def free_port() -> int:
-    """Return a port that is free now; another process may take it at any time."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def require_free(port: int, option: str) -> None:

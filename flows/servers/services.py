@@ -7,57 +7,33 @@ MLflow settings in the user's environment and working folder, except a few that 
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import shlex
-import socket
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock
 
 from flows.servers.daemons import (
+    NAMES,
     Service,
     answers,
     ask,
-    environment,
     find,
     launch,
-    log_path,
     process_of,
     stop,
     stop_leftovers,
     wait_until,
 )
-from flows.servers.deployments import POOL, prefect_yaml
-from flows.servers.doctor import Check, doctor
-from flows.servers.guarded_prefect import client_auth, command, settings
+from flows.servers.guarded_prefect import client_auth, command, mend_prefect, settings
 from flows.servers.ports import LOOPBACK, require_free
-from flows.servers.prefect_database import mend_prefect
 from flows.settings import DEFAULT_HOME, mlflow_environment
 from lce_core.access import SECRET_VARIABLE, login_link, server_secret
-from lce_core.errors import ServiceError
-from lce_core.store.odd_files import make_folder, read_mapping
-from lce_core.store.records import write_json
+from lce_core.store.odd_files import make_folder
 from tasks import tracking
 
-__all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
-
-POOL_TEMPLATE = {
-    "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
-    "variables": {"type": "object", "properties": {}, "additionalProperties": False},
-}
-"""Template without job variables: Prefect rejects flow runs and deployments that set any."""
-NAMES = ("server", "mlflow", "worker")
-"""Services in the order in which they start."""
-GUARDED = {
-    "server": "flows.servers.guarded_prefect",
-    "mlflow": "tasks.tracking.guarded_server",
-    "worker": "flows.servers.guarded_worker",
-}
-"""A service that runs another module is of an earlier version and requires no secret."""
 DEFAULT_PORT = 4200
 """Port of Prefect's server that the checkout's pyproject.toml names."""
 PORT_OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
@@ -67,17 +43,15 @@ _ROOT = Path(__file__).parents[2]
 
 
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
-    """Start the services that are not running, deploy all studies, and wait until all are ready.
+    """Start the services that are not running, and wait until all are ready.
 
-    A taken port raises before any service starts. If one does not start, or one of an earlier
-    version runs, the services that this call started are stopped again.
+    A taken port raises before any service starts. If one does not start, the services that this
+    call started are stopped again.
     """
     home = home.absolute()
     make_folder(home / "services")
     with FileLock(home / "services" / ".lock"):
-        before = {name: find(home, name) for name in NAMES}
-        for service in filter(None, before.values()):
-            _require_guarded(service)
+        before, since = {name: find(home, name) for name in NAMES}, datetime.now(UTC)
         for name, option in PORT_OPTIONS.items():
             if before[name] is None:
                 require_free(ports[name], option)
@@ -85,10 +59,9 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
             server = before["server"] or _start_server(home, ports["server"])
             mlflow = before["mlflow"] or _start_mlflow(home, ports["mlflow"])
             _wait_until(server, lambda: answers(f"{server.url}/health", _secret(home)))
-            _deploy(home, server)
             worker = before["worker"] or _start_worker(home, server)
             _wait_until(mlflow, lambda: answers(f"{mlflow.url}/health"))
-            _wait_for_worker(home, server, worker)
+            _wait_for_worker(home, server, worker, since)
         except BaseException:
             stop(home, [s for s in _running(home) if before[s.name] is None])
             raise
@@ -144,18 +117,6 @@ def _running(home: Path) -> list[Service]:
     return [service for name in NAMES if (service := find(home, name))]
 
 
-def _require_guarded(service: Service) -> None:
-    process, module = process_of(service), GUARDED.get(service.name)
-    command = process.cmdline() if process else []
-    if module and command and module not in command:
-        raise ServiceError(
-            f"{service.name} (PID {service.pid})",
-            "a service of an earlier lce, to which every user of this machine can connect",
-            "a service that requires the secret of LCE_HOME",
-            "wait until no run uses it, then run `lce down` and `lce up`",
-        )
-
-
 def _start_server(home: Path, port: int) -> Service:
     mend_prefect(home)
     url = f"http://{LOOPBACK}:{port}/api"
@@ -177,16 +138,14 @@ def _start_mlflow(home: Path, port: int) -> Service:
 
 
 def _start_worker(home: Path, server: Service) -> Service:
-    command = [sys.executable, "-m", "flows.servers.guarded_worker", "--pool", POOL]
-    command += ["--name", f"lce-{socket.gethostname()}"]
-    # With the default polling interval of 10 s a run could wait that long before it starts.
-    environment = {**_client(home, server), "PREFECT_WORKER_QUERY_SECONDS": "2"}
-    environment |= mlflow_environment(home)
-    return launch(home, "worker", command, environment)
-
-
-def _client(home: Path, server: Service) -> dict[str, str]:
-    return {"PREFECT_API_URL": str(server.url), **client_auth(_secret(home))}
+    environment = {
+        "PREFECT_API_URL": str(server.url),
+        **client_auth(_secret(home)),
+        # With the default of 10 s a run could wait that long before it starts.
+        "PREFECT_RUNNER_POLL_FREQUENCY": "2",
+    }
+    command = [sys.executable, "-m", "flows.serving"]
+    return launch(home, "worker", command, environment | mlflow_environment(home))
 
 
 def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
@@ -196,57 +155,12 @@ def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
     wait_until(service.name, is_ready, is_alive, Path(service.log), START_SECONDS)
 
 
-def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
-    def is_online() -> bool:
+def _wait_for_worker(home: Path, server: Service, worker: Service, since: datetime) -> None:
+    url = f"{server.url}/deployments/name/controlled-study/controlled-study"
+
+    def is_polling() -> bool:
         # The user may have enabled Prefect's CSRF protection, which lets only GET requests pass.
-        pool = ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home)) or {}
-        return bool(pool.get("status") == "READY")
+        polled = (ask(url, secret=_secret(home)) or {}).get("last_polled")
+        return polled is not None and datetime.fromisoformat(polled) >= since
 
-    _wait_until(worker, is_online)
-
-
-def _deploy(home: Path, server: Service) -> None:
-    text = prefect_yaml()
-    wanted = {
-        "code": str(_ROOT),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "server": server.started,
-        "pool": POOL_TEMPLATE,
-    }
-    note = home / "services" / "deployed.json"
-    with contextlib.suppress(OSError, ValueError):
-        if read_mapping(note) == wanted:
-            return
-    pool = ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home))
-    if pool is None or pool["base_job_template"] != POOL_TEMPLATE:
-        template = home / "services" / "pool.json"
-        write_json(template, POOL_TEMPLATE)
-        action = ("create", POOL, "--type", "process") if pool is None else ("update", POOL)
-        _prefect(home, server, "work-pool", *action, "--base-job-template", str(template))
-    file = home / "services" / "prefect.yaml"
-    file.write_text(text, encoding="utf-8")
-    _prefect(home, server, "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
-    write_json(note, wanted)
-
-
-def _prefect(home: Path, server: Service, *arguments: str) -> None:
-    # Prefect looks for the flow's file in its working folder: the checkout, or site-packages.
-    answer = subprocess.run(
-        [sys.executable, "-m", "prefect", *arguments],
-        cwd=_ROOT,
-        env={**environment(home), **_client(home, server)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    log_path(home, "deploy").write_text(answer.stdout, encoding="utf-8")
-    if answer.returncode:
-        last_lines = "\n".join(answer.stdout.splitlines()[-15:])
-        raise ServiceError(
-            f"prefect {' '.join(arguments)}",
-            f"exit code {answer.returncode}",
-            "exit code 0",
-            f"read {log_path(home, 'deploy')}, which ends with these lines",
-            last_lines,
-        )
+    _wait_until(worker, is_polling)

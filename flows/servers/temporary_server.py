@@ -3,11 +3,8 @@
 A server takes seconds to start: `start` returns at once and imports no Prefect, and `wait_ready`
 waits until the server answers. The server runs under `tasks.supervisor`, so no process remains,
 even after kill -9 of the run. It uses the same database as `lce up`, whose pages therefore show
-past runs. Its secret exists only in the memory of the server and of this process.
-
-If the server dies, a thread restarts it on the same port. Prefect's client finds it there and sends
-the pending records. After `MOST_FAILED_STARTS` consecutive failed starts the run continues without
-a server.
+past runs. Its secret exists only in the memory of the server and of this process. A run whose
+server dies continues without it.
 """
 
 from __future__ import annotations
@@ -15,30 +12,33 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from flows.servers.daemons import answers, environment, find, log_path, status, tail, workplace
-from flows.servers.guarded_prefect import client_auth, command, settings
-from flows.servers.ports import LOOPBACK, free_port
-from flows.servers.prefect_database import mend_prefect
+from flows.servers.daemons import (
+    answers,
+    environment,
+    find,
+    log_path,
+    status,
+    wait_until,
+    workplace,
+)
+from flows.servers.guarded_prefect import client_auth, command, mend_prefect, settings
+from flows.servers.ports import LOOPBACK
 from lce_core.access import new_secret, server_secret
 from lce_core.errors import ServiceError
 from tasks import supervisor
 
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
-WATCH_SECONDS = 0.5
-MOST_FAILED_STARTS = 3
-"""Consecutive failed starts after which a run ends with an error or, if it has begun, continues
-without a server."""
+MAX_STARTS = 3
+"""Starts of a server that somebody kills before it answers."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -64,13 +64,7 @@ _SETTINGS = {
 class TemporaryServer:
     """The Prefect server of a run: a server that is already running, or one started for the run."""
 
-    def __init__(self, home: Path, tell: Callable[[str], None] = lambda text: None) -> None:
-        """Create the object; `start` starts the server.
-
-        Args:
-          tell: receives a message for the user when the server dies for the first time, and when
-            it cannot be restarted.
-        """
+    def __init__(self, home: Path) -> None:
         self.home = home.absolute()
         self.url = ""
         self.secret = ""
@@ -78,11 +72,9 @@ class TemporaryServer:
         self.started_here = False
         """True if `close` stops the server."""
         self.log = log_path(self.home, "temporary-server")
-        self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
-        self._closing = threading.Event()
-        self._died = False
-        self._watch: threading.Thread | None = None
+        self._reserved: socket.socket | None = None
+        self._command: list[str] = []
         # Two servers must not migrate the same new database at the same time.
         self._lock = FileLock(workplace(self.home) / ".starting.lock", thread_local=False)
 
@@ -91,39 +83,31 @@ class TemporaryServer:
         self.url, self.secret = _existing(self.home)
         if not self.url:
             self.started_here, self.secret = True, new_secret()
-            # A Timeout means that another server of this home is starting. `wait_ready` then waits
-            # until it has started, and only then starts this object's server.
-            with contextlib.suppress(Timeout):
-                self._lock.acquire(timeout=0)
-                self._launch()
+            # A bound socket that does not listen keeps the port from other programs, but not from
+            # the server: both set SO_REUSEADDR.
+            self._reserved = socket.socket()
+            self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._reserved.bind((LOOPBACK, 0))
+            port = int(self._reserved.getsockname()[1])
+            self.url, self._command = f"http://{LOOPBACK}:{port}/api", command(port)
+            self._launch()
 
     def wait_ready(self) -> str:
-        """Wait until the API answers, and return its URL."""
-        if not self.started_here:
-            return self.url
-        try:
-            with self._lock.acquire(timeout=START_SECONDS):
-                if self._become_healthy():
-                    self._watch = threading.Thread(target=self._keep_up, daemon=True)
-                    self._watch.start()
-                    return self.url
-        except Timeout:
-            raise ServiceError(
-                self._lock.lock_file,
-                f"a Prefect server of {self.home} that another lce command has been starting for"
-                f" {START_SECONDS:.0f} s",
-                f"a start within {START_SECONDS:.0f} s",
-                "wait for that command, or run `lce doctor`",
-            ) from None
-        finally:
-            self._lock.release(force=True)
-        raise ServiceError(
-            f"Prefect's server on {LOOPBACK}",
-            "no answer",
-            "a running server",
-            f"run `lce doctor`; {self.log} ends with these lines",
-            tail(self.log),
-        )
+        """Wait until the API answers, and return its URL; start a server that has died again."""
+        for attempt in range(1, MAX_STARTS + 1) if self.started_here else ():
+            if not self._is_alive():
+                self._launch()
+            try:
+                wait_until(
+                    "Prefect's server", self.answers, self._is_alive, self.log, START_SECONDS
+                )
+                break
+            except ServiceError:
+                if self._is_alive() or attempt == MAX_STARTS:
+                    raise
+            finally:
+                self._lock.release(force=True)
+        return self.url
 
     def answers(self) -> bool:
         """Return True if the expected server, and no other one on its port, answers."""
@@ -132,95 +116,52 @@ class TemporaryServer:
             return answers(health, self.secret)
         return status(health, _user_credentials()) == 200
 
-    @property
-    def was_lost(self) -> bool:
-        """True if the server does not answer, or has died at least once, even if restarted."""
-        return self._died or not self.answers()
-
-    def comes_back(self) -> bool:
-        """Wait until a dead server, which a thread restarts, answers; return True if it does."""
-        watch, limit = self._watch, time.monotonic() + START_SECONDS
-        while watch and watch.is_alive() and time.monotonic() < limit:
-            if self.answers():
-                return True
-            time.sleep(0.1)
-        return False
-
     def close(self) -> None:
-        self._closing.set()
-        if self._watch:
-            self._watch.join()
         self._stop()
+        if self._reserved:
+            self._reserved.close()
         self._lock.release(force=True)
 
-    def _become_healthy(self) -> bool:
-        limit = time.monotonic() + START_SECONDS
-        # A start fails if another process takes the port first, or someone kills the server.
-        for _ in range(MOST_FAILED_STARTS):
-            process = self._process or self._launch()
-            while process.poll() is None and time.monotonic() < limit:
-                if self.answers():
-                    return True
-                time.sleep(0.02)
-            self._stop()
-        return False
-
-    def _keep_up(self) -> None:
-        """Restart the server whenever it dies, until `close` is called (in a thread)."""
-        failed = 0
-        while not self._closing.wait(WATCH_SECONDS):
-            if self._process and self._process.poll() is None:
-                failed = 0 if failed and self.answers() else failed
-                continue
-            self._stop()  # also kills processes that the server left behind
-            if failed == MOST_FAILED_STARTS:
-                self._tell(
-                    "Prefect's server could not be restarted; the run continues without it."
-                    f" For the cause see {self.log}."
-                )
-                return
-            if not self._died:
-                self._tell("Prefect's server died and is being restarted.")
-            failed, self._died = failed + 1, True
-            self._launch(urlsplit(self.url).port)
-
     def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()  # forwarded to the server, which writes its pending records
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-        process.communicate()  # closes the lifeline, so the supervisor kills what is left
+        if self._process:
+            self._process.terminate()  # forwarded to the server, which writes its pending records
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+            self._process.communicate()  # closes the lifeline: the supervisor kills what is left
 
-    def _launch(self, port: int | None = None) -> subprocess.Popen[bytes]:
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _launch(self) -> None:
+        try:
+            self._lock.acquire(timeout=START_SECONDS)
+        except Timeout:
+            raise ServiceError(
+                self._lock.lock_file,
+                f"a Prefect server of {self.home} that another lce command has been starting for"
+                f" {START_SECONDS:.0f} s",
+                f"a start within {START_SECONDS:.0f} s",
+                "wait for that command, or run `lce doctor`",
+            ) from None
+        self._stop()
         mend_prefect(self.home)
-        port = port or free_port()
-        self.url = f"http://{LOOPBACK}:{port}/api"
-        with self.log.open("ab" if self._watch else "wb") as output:
+        with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(supervisor.__file__)), *command(port)],
+                [sys.executable, str(Path(supervisor.__file__)), *self._command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env={
-                    **environment(self.home),
-                    **_SETTINGS,
-                    **settings(self.url, self.secret),
-                },
+                env={**environment(self.home), **_SETTINGS, **settings(self.url, self.secret)},
                 cwd=workplace(self.home),
                 # Ctrl-C must reach only the run, which then stops the server.
                 start_new_session=True,
             )
-        return self._process
 
 
 @contextlib.contextmanager
-def temporary_server(
-    home: Path, tell: Callable[[str], None] = lambda text: None
-) -> Iterator[TemporaryServer]:
+def temporary_server(home: Path) -> Iterator[TemporaryServer]:
     """Start a run's server, yield it, and stop it at the end of the `with` block."""
-    server = TemporaryServer(home, tell)
+    server = TemporaryServer(home)
     try:
         server.start()
         yield server

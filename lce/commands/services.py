@@ -40,10 +40,10 @@ def down() -> None:
 
 def doctor() -> None:
     """Check versions, folders, servers and leftover processes; exit with 1 if a check fails."""
-    from flows.servers import services
+    from flows.servers import doctor
     from flows.settings import home
 
-    checks = services.doctor(home())
+    checks = doctor.doctor(home())
     for check in checks:
         say(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
         if not check.ok:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.servers.ports import free_port
 from tests.support.draws import draws
 from tests.support.forked_commands import Ended
 from tests.support.odd_homes import CHANGES, places
+from tests.support.ports import unused_port
 from tests.support.studies import HANG_SECONDS, copied_home, lce, run_command, scores, write_study
 
 Arguments = tuple[str, ...]
@@ -60,9 +60,9 @@ def thorough(
         ["watch", study, *text],
     )
     if number % SERVERS_EVERY == 0:
-        yield ["up", "--port", str(free_port()), "--mlflow-port", str(free_port())]
+        yield ["up", "--port", str(unused_port()), "--mlflow-port", str(unused_port())]
         yield ["down"]
-        yield ["dashboard", "--port", str(free_port())]
+        yield ["dashboard", "--port", str(unused_port())]
 
 
 def changed(home: Path, number: int, cell: str) -> list[tuple[str, str]]:

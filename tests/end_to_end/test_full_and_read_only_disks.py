@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.servers.ports import free_port
 from tests.support.forked_commands import Ended
+from tests.support.ports import unused_port
 from tests.support.small_disks import remounted, small_disk
 from tests.support.studies import lce, run_command, scores, write_study
 
@@ -56,7 +56,7 @@ def test_a_read_only_store_ends_every_command_that_writes_with_one_sentence(
     home, study = disk / "home", write_study(tmp_path)
     shutil.copytree(finished, home)
     (home / "catalog.duckdb").unlink()  # else nothing would have to be written
-    ports = ["--port", str(free_port()), "--mlflow-port", str(free_port())]
+    ports = ["--port", str(unused_port()), "--mlflow-port", str(unused_port())]
     commands = {
         "run": ["run", study, *text],
         "worker": ["worker", study, *text],

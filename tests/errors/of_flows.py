@@ -1,7 +1,6 @@
 import contextlib
 import http.server
 import io
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,9 +18,8 @@ from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Scheduler
 from flows.runs.threads import in_threads
 from flows.selection import require_models, require_work, select_cells
-from flows.servers import services, temporary_server
-from flows.servers.daemons import Service, ask, wait_until
-from flows.servers.guarded_worker import require_ours
+from flows.servers import temporary_server
+from flows.servers.daemons import ask, wait_until
 from flows.servers.ports import require_free
 from flows.settings import make_execution, named_folders, study_path
 from lce.commands.keeping import verify
@@ -166,16 +164,6 @@ def _(_: Place) -> None:
         ask(f"{address}/work_pools/a")
 
 
-@provokes(ServiceError, "server")
-def _(_: Place) -> None:
-    fields = dict.fromkeys(Service.__dataclass_fields__) | {"name": "server"}
-    unguarded = {"pid": os.getpid(), "started": started(os.getpid())}
-    services._require_guarded(Service(**(fields | unguarded)))  # type: ignore[arg-type]
-
-
-provokes(ServiceError, "a flow run without a deployment")(lambda _: require_ours("a-run", None))
-
-
 @provokes(ServiceError, "which answers with status 401")
 def _(place: Place) -> None:
     with refusing() as address:
@@ -197,7 +185,7 @@ def ready(place: Place, *, taken: bool) -> None:
 
 
 provokes(ServiceError, ".starting.lock")(lambda place: ready(place, taken=True))
-provokes(ServiceError, "127.0.0.1", slow=True)(lambda place: ready(place, taken=False))
+provokes(ServiceError, "Prefect's server", slow=True)(lambda place: ready(place, taken=False))
 
 
 def here(place: Place) -> Execution:

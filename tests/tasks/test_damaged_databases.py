@@ -18,7 +18,7 @@ from catalog.build import refresh_catalog
 from catalog.queries import logical_digest
 from flows.servers import doctor
 from flows.servers.daemons import environment
-from flows.servers.prefect_database import mend_prefect, prefect_damage, prefect_database
+from flows.servers.guarded_prefect import mend_prefect, prefect_damage, prefect_database
 from lce.cli import app
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store

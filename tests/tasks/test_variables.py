@@ -26,7 +26,7 @@ from prefect.settings import (
 )
 
 from flows.servers import daemons, doctor
-from flows.servers.prefect_database import prefect_database
+from flows.servers.guarded_prefect import prefect_database
 from lce_core import environment
 from lce_core.environment import for_child, passed
 from lce_core.execution import Execution

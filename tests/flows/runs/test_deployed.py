@@ -6,7 +6,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.runs.deployed import is_deployed
+from flows.runs.interrupts import is_deployed
 from tests.support.ports import unused_port
 
 

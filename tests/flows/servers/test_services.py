@@ -14,8 +14,8 @@ from flows.servers.ports import require_free
 from flows.servers.temporary_server import TemporaryServer, temporary_server
 from lce_core.errors import ServiceError, SpecError
 from tests.support.ports import unused_port
-from tests.support.processes import MARK, new_marker, survivors
-from tests.support.studies import wait_until
+from tests.support.processes import MARK, new_marker, playing, survivors
+from tests.support.studies import new_home, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,15 @@ def test_a_server_that_cannot_start_shows_its_log(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONHOME", str(tmp_path / "nowhere"))
     with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="Fatal Python"):
         server.wait_ready()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_while_it_starts_is_started_again(migrated, tmp_path, marker):
+    with temporary_server(new_home(migrated, tmp_path / "home")) as server:
+        wait_until(lambda: playing(marker, "server"))
+        playing(marker, "server")[0].kill()
+        assert server.wait_ready() == server.url
+        assert server.answers()
 
 
 def test_a_given_server_that_does_not_answer_is_named(tmp_path, monkeypatch):

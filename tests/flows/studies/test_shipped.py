@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from flows.servers.deployments import prefect_yaml
 from flows.settings import shipped_studies, study_path
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.methods import METHODS
@@ -42,11 +41,6 @@ def test_a_study_begins_with_the_data_it_reads_and_commands_that_run_it(name):
     folder = getattr(study.corpus, "folder", None)
     assert set(re.findall(r"--data-folder (\w+)=", comment(name))) == read | {folder} - {None}
     assert set(re.findall(r"lce run ([\w-]+)", comment(name))) <= {name}
-
-
-def test_prefect_yaml_is_the_text_generated_from_the_studies():
-    written = (ROOT / "prefect.yaml").read_text(encoding="utf-8")
-    assert written == prefect_yaml(), "run `python -m flows.servers.deployments > prefect.yaml`"
 
 
 def test_the_documents_list_every_shipped_study():
