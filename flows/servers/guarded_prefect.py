@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flows.servers.ports import LOOPBACK
 from lce_core.access import Guard, auth_string, authorization, new_secret
-from lce_core.store.set_aside import set_aside
+from lce_core.store.odd_files import set_aside
 from tasks.sqlite_damage import Schema, sqlite_damage
 
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"

@@ -34,7 +34,6 @@ from lce_core.errors import ServiceError, SpecError, StoreError
 from lce_core.execution import Execution
 from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
-from lce_core.store.lease import started
 from lce_core.store.plugin_code import PluginChange
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.pricing.time_left import Predicted
