@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import Benchmark, Kind
+from lce_core.benchmarks import Benchmark, CellData, Kind
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.methods import Method, check_local, check_sinks, own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
@@ -156,16 +156,13 @@ class StudyPlan:
 def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
     for method in dict.fromkeys(type(entry.method) for entry in study.methods):
         yield {"part": "method", **_described(method)}
-    profiles = {
-        (type(entry.benchmark), entry.benchmark.profile): entry.benchmark.form
-        for entry in study.benchmarks
-    }
-    for (benchmark, profile), form in profiles.items():
+    profiles = ((type(entry.benchmark), entry.benchmark.profile) for entry in study.benchmarks)
+    for benchmark, profile in dict.fromkeys(profiles):
         yield {
             "part": "benchmark",
             **_described(benchmark),
             "profile": profile,
-            "profile_summary": form.summary,
+            "profile_summary": benchmark.profiles[profile].summary,
         }
 
 
@@ -353,9 +350,10 @@ class _SeedPlan:
         return self.text.corpus.absent or data.absent or self.published[variant.name].absent
 
     def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
-        place = (axes["task"], axes["eval_length"], self.folders)
+        base_model, folders = self.text.base_model, self.folders
+        cell = CellData(base_model, axes["task"], axes["eval_length"], folders)
         try:
-            known = benchmark.data_sequences(self.text.base_model, *place)
+            known = benchmark.data_sequences(cell)
         except UnavailableError:  # part of the data is missing; the cell reports it when it runs
             known = None
         if known is None:

@@ -23,24 +23,25 @@ are single tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
+    DataSet,
     Examples,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     calls,
 )
-from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD
-from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, RulerPrompt, TextTask
+from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, TextTask
 from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,
@@ -51,32 +52,42 @@ from lce_core.benchmarks.ruler._tasks import (
     reads_running_text,
     text_task,
 )
-from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
 from lce_core.benchmarks.ruler._units import InUnits
 from lce_core.evaluation.metrics import string_match_all, string_match_part
-from lce_core.models import LanguageModel
 
-Sizes = Literal["v1", "search"]
-Permutations = Literal["fixed", "per_sample"]
+KEY_TASKS = {
+    "niah_single_1": KeyTask(line=NOISE),
+    "niah_single_2": KeyTask(),
+    "niah_multikey_1": KeyTask(num_distractors=3),
+    "niah_multikey_2": KeyTask(num_distractors=7, line=NOISE),
+    "niah_multiquery": KeyTask(num_distractors=3, num_queries=4),
+}
+"""Tasks of the profile `tiny`. Their difficulty comes from the haystack, the distractors and the
+number of queries, which single tokens preserve; the others need uuids, chains or counts."""
+_OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
+"""Parameters of prompts in words, which the profile `tiny` refuses."""
 
 
 class Ruler(PromptBenchmark):
     """RULER: the score is the fraction of the references that the answer contains."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "500 prompts, identical to those of RULER's first release (v1)",
             num_samples=500,
+            sizes="v1",
+            permutations="fixed",
         ),
-        "clean": PromptForm(
+        "clean": Profile(
             "500 prompts of the largest size that fits with the answer, each with its own"
             " permutation",
             num_samples=500,
         ),
-        "fast": PromptForm("clean with 100 prompts", num_samples=100),
-        "tiny": RulerKeys("20 prompts with key tokens, in five of the tasks", num_samples=20),
+        "fast": Profile("clean with 100 prompts", num_samples=100),
+        "tiny": Profile(
+            "20 prompts with key tokens, in five of the tasks", num_samples=20, keys=KeyTask()
+        ),
     }
-    prompt_class: ClassVar[type[Prompt]] = RulerPrompt
     otherwise: ClassVar[str] = "use a data set with more documents"
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
 
@@ -88,45 +99,45 @@ class Ruler(PromptBenchmark):
     questions: QuestionSource = "squad"
     """Data set of qa_1: SQuAD, or the English XQuAD, whose 240 paragraphs suffice for prompts of at
     most 45,000 tokens."""
-    sizes: Sizes | None = None
+    sizes: Literal["v1", "search"] | None = None
     """"v1" grows prompts in the steps of RULER's first release; "search" finds the largest prompt
     that fits for each sample; None means v1 (faithful), search (clean, fast)."""
-    permutations: Permutations | None = None
+    permutations: Literal["fixed", "per_sample"] | None = None
     """"fixed" uses one permutation of documents or words for all samples, "per_sample" draws one
     for each; None means fixed (faithful), per_sample (clean, fast)."""
 
-    def tasks(self) -> tuple[str, ...]:
-        return TASKS if self.form.in_words else tuple(KEY_TASKS)
+    @model_validator(mode="after")
+    def _settings_have_effect(self) -> Ruler:
+        if not self.in_words:
+            self.refuse(sorted(_OF_TEXTS & self.model_fields_set))
+        return self
 
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
+    def tasks(self) -> tuple[str, ...]:
+        return TASKS if self.in_words else tuple(KEY_TASKS)
+
+    def key_task(self, task: str) -> KeyTask | None:
+        return None if self.in_words else KEY_TASKS[task]
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return max(1, eval_length - new_tokens(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        data = data_set(task, self.haystack, self.questions) if self.form.in_words else None
+        data = data_set(task, self.haystack, self.questions) if self.in_words else None
         return () if data is None else (data,)
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        (data, *_) = self.reads(task) or (None,)
+    def data_samples(self, cell: CellData) -> int | None:
+        (data, *_) = self.reads(cell.task) or (None,)
         if data is None or data.name not in NUM_QUESTIONS:
             return None
         (file, *_) = data.patterns
-        return data.num_rows(data_folders, file, NUM_QUESTIONS[data.name])
+        return data.num_rows(cell.data_folders, file, NUM_QUESTIONS[data.name])
 
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out" and reads_running_text(task)
 
     def build(self, request: CellRequest) -> list[Prompt]:
         task, count, draw = self._task(request)
-        if self._sizes() == "v1":
+        if self.setting("sizes") == "v1":
             return [*InUnits(request, task, draw).prompts(count)]
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
@@ -137,23 +148,21 @@ class Ruler(PromptBenchmark):
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
-        return 2 * search.growth(task.units.step) if self._sizes() == "v1" else search.growth(1)
+        v1 = self.setting("sizes") == "v1"
+        return 2 * search.growth(task.units.step) if v1 else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
         return new_tokens(task)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        return match(task, answer, cast(RulerPrompt, prompt).references)
+        return match(task, answer, prompt.right_answers)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return self.score_answer(task, prompt, answer) == 1
 
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return prompt.cluster if isinstance(prompt, RulerPrompt) else None
-
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
-        draw = Draw.of(seed, seed if self._permutations() == "fixed" else None)
+        draw = Draw.of(seed, seed if self.setting("permutations") == "fixed" else None)
         task, count = text_task(
             request,
             draw,
@@ -163,12 +172,6 @@ class Ruler(PromptBenchmark):
             questions=self.questions,
         )
         return task, count, draw
-
-    def _sizes(self) -> Sizes:
-        return self.sizes or ("v1" if self.profile == "faithful" else "search")
-
-    def _permutations(self) -> Permutations:
-        return self.permutations or ("fixed" if self.profile == "faithful" else "per_sample")
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:

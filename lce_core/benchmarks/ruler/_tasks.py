@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._essays import ESSAYS
-from lce_core.benchmarks._prompted.retrieval import generator
+from lce_core.benchmarks import ESSAYS, CellRequest, DataSet, generator
 from lce_core.benchmarks.ruler._cwe import CommonWords
 from lce_core.benchmarks.ruler._documents import HOTPOT, SQUAD, XQUAD, read_hotpot, read_squad
 from lce_core.benchmarks.ruler._drafts import Draw, TextTask
