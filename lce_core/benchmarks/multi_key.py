@@ -133,6 +133,9 @@ class MultiKey(PromptBenchmark):
     def reads_held_out(self, task: str) -> bool:
         return task not in self.data_sets
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return eval_length if self.reads_held_out(task) else 0
+
     def contexts(self) -> int:
         return int(self.setting("num_contexts"))
 

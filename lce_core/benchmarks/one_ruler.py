@@ -50,7 +50,6 @@ from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import among_sentences
 from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
 from lce_core.evaluation.metrics import integer
-from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import mean_estimate
 
 NEEDLE = 'The special magic number for "{key}" is: {value}.'
@@ -115,9 +114,6 @@ class OneRuler(PromptBenchmark):
 
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out"
-
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        return eval_length if self.reads_held_out(task) else 0
 
     def build(self, request: CellRequest) -> list[Prompt]:
         draws = self.draws(request)

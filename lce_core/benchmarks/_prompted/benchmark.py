@@ -64,11 +64,11 @@ class PromptBenchmark(Benchmark):
     @property
     def in_words(self) -> bool:
         """False if answers are key tokens of a toy model's vocabulary."""
-        return self.setting("keys") is None
+        return "keys" not in self.profiles[self.profile].defaults
 
     def key_task(self, task: str) -> KeyTask | None:
         """Return the key tokens of a task's prompts; None if its prompts are in words."""
-        keys: KeyTask | None = self.setting("keys")
+        keys: KeyTask | None = self.profiles[self.profile].defaults.get("keys")
         return keys
 
     def tasks(self) -> tuple[str, ...]:
@@ -134,7 +134,10 @@ class PromptBenchmark(Benchmark):
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if prompts contain held-out text, whose digest their cache key needs."""
+        """Return True if prompts in words contain held-out text, by default of the cell's length.
+
+        The key of the prompt cache then includes the digest of that text.
+        """
         return False
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
@@ -146,9 +149,9 @@ class PromptBenchmark(Benchmark):
         return key_task.unavailable(base_model, eval_length) if key_task else None
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        if (key_task := self.key_task(task)) and not self.held_out_domain(task):
+        if key_task := self.key_task(task):
             return key_task.excerpt_tokens(base_model, eval_length)
-        return super().excerpt_tokens(base_model, task, eval_length)
+        return eval_length if self.reads_held_out(task) else 0
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         each = self.prompt_tokens(task, eval_length) if self.in_words else eval_length

@@ -38,7 +38,6 @@ from lce_core.benchmarks import (
     too_long,
 )
 from lce_core.benchmarks.babilong.stories import LABELS, Question, story
-from lce_core.models import LanguageModel
 
 NEW_TOKENS = 20
 """Maximum tokens of an answer, as in BABILong's runs of base models."""
@@ -96,9 +95,6 @@ class BabiLong(PromptBenchmark):
 
     def reads_held_out(self, task: str) -> bool:
         return True
-
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        return eval_length
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         place = (self.plugin_name, request.task, request.eval_length, request.seed)

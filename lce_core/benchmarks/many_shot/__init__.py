@@ -69,7 +69,6 @@ from lce_core.models import LanguageModel
 NEW_TOKENS = 64
 QUESTION_TOKENS = 21.73
 """Mean Llama tokens of an example (a TREC question with its class), for cost estimates."""
-
 _DRAWN: dict[str, Any] = {
     "shots": (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000),
     "permutations": 5,

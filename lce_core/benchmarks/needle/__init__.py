@@ -54,7 +54,6 @@ from lce_core.benchmarks.needle.text import (
     require_leak,
 )
 from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
-from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
@@ -136,11 +135,6 @@ class Needle(Worded):
 
     def reads_held_out(self, task: str) -> bool:
         return not self._reads_essays()
-
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        if self.in_words:
-            return eval_length if self.reads_held_out(task) else 0
-        return super().excerpt_tokens(base_model, task, eval_length)
 
     def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:
         grid = [(depth, trial) for depth in DEPTHS for trial in range(self.setting("trials"))]

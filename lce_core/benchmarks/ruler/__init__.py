@@ -28,6 +28,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
+    ESSAYS,
     CellData,
     CellRequest,
     DataSet,
@@ -39,22 +40,37 @@ from lce_core.benchmarks import (
     PromptBenchmark,
     Source,
     calls,
+    generator,
 )
-from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD
+from lce_core.benchmarks.ruler._documents import (
+    HOTPOT,
+    NUM_QUESTIONS,
+    SQUAD,
+    XQUAD,
+    read_hotpot,
+    read_squad,
+)
 from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, TextTask
+from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
+from lce_core.benchmarks.ruler._niah import NIAH, Niah
+from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from lce_core.benchmarks.ruler._search import Search
-from lce_core.benchmarks.ruler._tasks import (
-    TASKS,
-    HaystackSource,
-    QuestionSource,
-    data_set,
-    new_tokens,
-    reads_running_text,
-    text_task,
-)
 from lce_core.benchmarks.ruler._units import InUnits
+from lce_core.benchmarks.ruler._vt import VariableTracking
+from lce_core.benchmarks.ruler._words import CommonWords, FrequentWords
 from lce_core.evaluation.metrics import string_match_all, string_match_part
+from lce_core.models import LanguageModel
 
+_PARAGRAPHS = {"squad": SQUAD, "xquad": XQUAD}
+_QUESTIONS = ("qa_1", "qa_2")
+_NEW_TOKENS = {
+    **dict.fromkeys(NIAH, Niah.new_tokens),
+    "vt": VariableTracking.new_tokens,
+    "cwe": CommonWords.new_tokens,
+    "fwe": FrequentWords.new_tokens,
+    **dict.fromkeys(_QUESTIONS, QuestionAnswering.new_tokens),
+}
+TASKS = tuple(_NEW_TOKENS)
 KEY_TASKS = {
     "niah_single_1": KeyTask(line=NOISE),
     "niah_single_2": KeyTask(),
@@ -93,10 +109,10 @@ class Ruler(PromptBenchmark):
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 500 (faithful, clean), 100 (fast), 20 (tiny)."""
-    haystack: HaystackSource = "essays"
+    haystack: Literal["essays", "held_out"] = "essays"
     """Running text around the needles of niah_single_2, niah_single_3, niah_multikey_1,
     niah_multivalue and niah_multiquery."""
-    questions: QuestionSource = "squad"
+    questions: Literal["squad", "xquad"] = "squad"
     """Data set of qa_1: SQuAD, or the English XQuAD, whose 240 paragraphs suffice for prompts of at
     most 45,000 tokens."""
     sizes: Literal["v1", "search"] | None = None
@@ -122,8 +138,11 @@ class Ruler(PromptBenchmark):
         return max(1, eval_length - new_tokens(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        data = data_set(task, self.haystack, self.questions) if self.in_words else None
-        return () if data is None else (data,)
+        if not self.in_words:
+            return ()
+        if task in _QUESTIONS:
+            return (_PARAGRAPHS[self.questions] if task == "qa_1" else HOTPOT,)
+        return (ESSAYS,) if reads_running_text(task) and self.haystack == "essays" else ()
 
     def data_samples(self, cell: CellData) -> int | None:
         (data, *_) = self.reads(cell.task) or (None,)
@@ -131,6 +150,10 @@ class Ruler(PromptBenchmark):
             return None
         (file, *_) = data.patterns
         return data.num_rows(cell.data_folders, file, NUM_QUESTIONS[data.name])
+
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        """Count no excerpt of prompts in words, which repeat a text that is too short."""
+        return 0 if self.in_words else super().excerpt_tokens(base_model, task, eval_length)
 
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out" and reads_running_text(task)
@@ -161,17 +184,48 @@ class Ruler(PromptBenchmark):
         return self.score_answer(task, prompt, answer) == 1
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
+        """Return (task that builds the cell's prompts, number of samples, random draws).
+
+        The number is smaller than `num_prompts` if the data set has too few questions. `faithful`
+        has the wording of RULER's first release, and the first questions of a data set.
+        """
+        name, length, count = request.task, request.eval_length, self.num_prompts(request.task)
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
         draw = Draw.of(seed, seed if self.setting("permutations") == "fixed" else None)
-        task, count = text_task(
-            request,
-            draw,
-            v1=v1,
-            num_samples=self.num_prompts(request.task),
-            haystack=self.haystack,
-            questions=self.questions,
-        )
-        return task, count, draw
+        if name in _QUESTIONS:
+            collection = (
+                read_squad(request.data_folders, _PARAGRAPHS[self.questions])
+                if name == "qa_1"
+                else read_hotpot(request.data_folders)
+            )
+            chosen = list(range(len(collection.questions)))
+            if not v1:
+                # The seed excludes the length, so that all lengths ask the same questions.
+                rng = generator("ruler", name, request.seed, "questions")
+                chosen = rng.permutation(chosen).tolist()
+            chosen = chosen[:count]
+            return QuestionAnswering(collection, chosen, length), len(chosen), draw
+        if name in NIAH:
+            text = None
+            if reads_running_text(name):
+                read = essay_haystack if self.haystack == "essays" else held_out_haystack
+                text = read(request)
+            return Niah(NIAH[name], length, v1=v1, haystack=text), count, draw
+        match name:
+            case "vt":
+                return VariableTracking(request, draw, v1=v1), count, draw
+            case "cwe":
+                return CommonWords(length, request.seed, v1=v1), count, draw
+            case _:
+                return FrequentWords(length), count, draw
+
+
+def reads_running_text(task: str) -> bool:
+    return task in NIAH and NIAH[task].haystack == "text"
+
+
+def new_tokens(task: str) -> int:
+    return _NEW_TOKENS[task]
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
