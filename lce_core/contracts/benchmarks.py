@@ -181,7 +181,7 @@ def check_depths(case: Case) -> None:
         found = []
         for prompt in case.benchmark.prompts(request):
             places = occurrences(prompt, request, in_words=case.in_words)
-            one = len(getattr(prompt, "references", ("",))) == 1
+            one = len(prompt.right_answers) == 1
             if prompt.depth is not None and places and one:
                 found.append((prompt.depth, places[0]))
         shallow = [place for depth, place in found if depth < 35]
