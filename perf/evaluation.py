@@ -26,10 +26,8 @@ from measuring import alternate, peak_memory, ratio
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
-from lce_core.benchmarks._prompted.retrieval import text_answers
-from lce_core.benchmarks.ruler import match
-from lce_core.benchmarks.ruler._tasks import new_tokens
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult, text_answers
+from lce_core.benchmarks.ruler import match, new_tokens
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_scores

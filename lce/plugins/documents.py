@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile, TextBenchmark
+from lce_core.benchmarks import BENCHMARKS, Benchmark, ProfileName, TextBenchmark
 from lce_core.errors import SpecError
 from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
@@ -119,7 +119,7 @@ def benchmarks_markdown() -> str:
     """Return a page with a table of all benchmarks, then a section for each."""
     loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
     rows = [
-        f"| [`{name}`](#{name}) | {one.unit} | {one.default_metric} | {', '.join(one.forms)} |"
+        f"| [`{name}`](#{name}) | {one.unit} | {one.default_metric} | {', '.join(one.profiles)} |"
         f" {one.source.paper} |"
         for name, one in loaded.items()
     ]
@@ -136,8 +136,8 @@ def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
         only = "; only if a parameter selects it" if data in benchmark.data_on_demand else ""
         lines.append(f"- data set `{data.name}`: {data.origin}{only}")
     lines += ["", f"| profile | what it does | tokens at {_COST_LENGTH:,} |", "|---|---|---|"]
-    for profile, form in benchmark.forms.items():
-        lines.append(f"| `{profile}` | {form.summary} | {_tokens(benchmark, profile):,} |")
+    for name, profile in benchmark.profiles.items():
+        lines.append(f"| `{name}` | {profile.summary} | {_tokens(benchmark, name):,} |")
     return "\n".join([*lines, *_parameters(benchmark)])
 
 
@@ -149,7 +149,7 @@ def _length(benchmark: type[Benchmark]) -> str:
     return "maximum length of a prompt; the data or the task determine the actual length"
 
 
-def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:
+def _tokens(benchmark: type[Benchmark], profile: ProfileName) -> int:
     one = benchmark.model_validate({"profile": profile})
     return sum(one.num_tokens(task, _COST_LENGTH, _COST_HELD_OUT) for task in one.tasks())
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks import Benchmark
+from lce_core.benchmarks import Benchmark, CellData
 from lce_core.corpora import StreamedCorpus
 from lce_core.data.tokenised import hash_key
 from lce_core.errors import DataError, SpecError, UnavailableError
@@ -273,7 +273,7 @@ class _Sizes:
         for task in tasks:
             text = benchmark.text_tokens(task, self._study.evaluation.held_out_tokens)
             number = benchmark.num_independent(task, length, text)
-            available = benchmark.data_samples(base_model, task, length, self._folders)
+            available = benchmark.data_samples(CellData(base_model, task, length, self._folders))
             if domain := benchmark.held_out_domain(task):
                 documents = self._documents(domain, base_model)
                 is_limit = is_limit or documents is None

@@ -8,63 +8,170 @@ from __future__ import annotations
 
 from lce_core.benchmarks._base import (
     Benchmark,
+    CellData,
     CellRequest,
     CellResult,
-    Form,
     Profile,
+    ProfileName,
     Sample,
     Score,
     score,
 )
-from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._prompted.benchmark import PromptBenchmark, PromptForm, mean_score, strata
-from lce_core.benchmarks._prompted.key_form import KeyForm
-from lce_core.benchmarks._prompted.label_form import LabelForm, LabelPrompt
+from lce_core.benchmarks._data import (
+    ESSAYS,
+    DataRow,
+    DataSet,
+    Seen,
+    Table,
+    essays,
+    fact_of_files,
+    read_rows,
+    read_text,
+    spread,
+)
+from lce_core.benchmarks._prompted.benchmark import (
+    WORDINGS,
+    PromptBenchmark,
+    Worded,
+    mean_score,
+    strata,
+)
+from lce_core.benchmarks._prompted.filling import (
+    cut_middle,
+    cut_middle_to_fit,
+    last_that_fits,
+    too_long,
+)
+from lce_core.benchmarks._prompted.keys import (
+    MIN_TEXT,
+    KeyTask,
+    key_ids,
+    keys_of,
+    token_name,
+    without_keys,
+)
+from lce_core.benchmarks._prompted.labels import margin_score
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
+    Stream,
+    TokenIds,
     blank_prompt,
     decoded,
     encode,
     generator,
+    long_streams,
+    passed_share,
     prompts_sha256,
+    random_slice,
+    text_answers,
+    token_ids,
 )
-from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
-from lce_core.data.sequences import Sequences
+from lce_core.benchmarks._text.benchmark import (
+    DEFAULT_SPAN,
+    FAITHFUL_DOCUMENTS,
+    TINY_TOKENS,
+    TextBenchmark,
+    pack_losses,
+    window_samples,
+)
+from lce_core.benchmarks._text.definitions import (
+    Scored,
+    over_document_losses,
+    over_documents,
+    over_tokens,
+    over_windows,
+    scored_means,
+)
+from lce_core.benchmarks._text.documents import (
+    DATA_SETS,
+    Documents,
+    document_tokens,
+    held_out_documents,
+    read_documents,
+)
+from lce_core.benchmarks._text.windows import cut_windows, num_windows, shifted, window_scores
+from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
 from lce_core.kinds import Kind
 from lce_core.registry import Examples, Registry, Source
 
 __all__ = [
     "BENCHMARKS",
+    "DATA_SETS",
+    "DEFAULT_SPAN",
+    "ESSAYS",
+    "FAITHFUL_DOCUMENTS",
+    "MIN_TEXT",
+    "TINY_TOKENS",
+    "WORDINGS",
+    "Answers",
     "Benchmark",
+    "CellData",
     "CellRequest",
     "CellResult",
+    "DataRow",
     "DataSet",
+    "Documents",
     "Examples",
-    "Form",
-    "KeyForm",
+    "KeyTask",
     "Kind",
-    "LabelForm",
-    "LabelPrompt",
     "Profile",
+    "ProfileName",
     "Prompt",
     "PromptBenchmark",
-    "PromptForm",
     "Sample",
     "Score",
+    "Scored",
+    "Seen",
     "Sequences",
     "Source",
+    "Stream",
+    "Table",
     "TextBenchmark",
-    "TextForm",
+    "TokenIds",
+    "Worded",
     "blank_prompt",
     "calls",
+    "cut_middle",
+    "cut_middle_to_fit",
+    "cut_windows",
     "decoded",
+    "document_tokens",
     "encode",
+    "essays",
+    "fact_of_files",
     "generator",
+    "held_out_documents",
+    "key_ids",
+    "keys_of",
+    "last_that_fits",
+    "long_streams",
+    "margin_score",
     "mean_score",
+    "num_windows",
+    "over_document_losses",
+    "over_documents",
+    "over_tokens",
+    "over_windows",
+    "pack_losses",
+    "passed_share",
     "prompts_sha256",
+    "random_slice",
+    "read_documents",
+    "read_rows",
+    "read_text",
     "score",
+    "scored_means",
+    "shifted",
+    "spread",
     "strata",
+    "text_answers",
+    "token_ids",
+    "token_name",
+    "too_long",
+    "window_samples",
+    "window_scores",
+    "without_keys",
 ]
 
 BENCHMARKS: Registry[Benchmark] = Registry("lce_core.benchmarks", "BENCHMARK", Benchmark)

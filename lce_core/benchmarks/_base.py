@@ -6,7 +6,7 @@ A cell is one task at one context length, for one base model, extension method a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -31,9 +31,32 @@ if TYPE_CHECKING:
     from lce_core.evaluation.window_ranges import WindowRanges
     from lce_core.extension.extended_model import ExtendedModel
 
-Profile = Literal["faithful", "clean", "fast", "tiny"]
+ProfileName = Literal["faithful", "clean", "fast", "tiny"]
 """Variant of a benchmark. "faithful" reproduces the papers' scripts, "clean" avoids their known
 flaws, "fast" is "clean" with fewer samples, and "tiny" has tasks that toy models can learn."""
+
+
+class Profile:
+    """One profile of a benchmark: a description, and values that only this profile has.
+
+    Args:
+      summary: one-line description for the documentation's list of benchmarks.
+      defaults: values of parameters that a study leaves at None, and values that are no parameters
+        (`Benchmark.setting`).
+    """
+
+    def __init__(self, summary: str, **defaults: Any) -> None:
+        self.summary, self.defaults = summary, defaults
+
+
+@dataclass(frozen=True)
+class CellData:
+    """A cell of which a plan asks what its data sets contain."""
+
+    base_model: LanguageModel
+    task: str
+    eval_length: int
+    data_folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +93,8 @@ class Sample:
     nll_beyond: float | None = None
     """The same for the text's tokens at or after a position, such as the trained context."""
     prompt_end: str | None = None
+    likeliest: str | None = None
+    """Most likely of the labels that could answer the prompt."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +148,6 @@ class CellRequest:
     """Called with (work done, total work) in prompts, contexts or windows."""
 
 
-@dataclass(frozen=True)
-class Form:
-    """One profile of a benchmark, such as "clean": the settings and code that only it uses."""
-
-    summary: str
-    """One-line description of the profile for the documentation's list of benchmarks."""
-
-    def check(self, benchmark: Any) -> None:
-        """Raise SpecError if the study sets a parameter that has no effect in this profile."""
-
-
 class Benchmark(Plugin):
     """Base class of all benchmarks. A subclass's fields are the parameters that a study can set."""
 
@@ -147,8 +161,8 @@ class Benchmark(Plugin):
     """Metric for tables and comparisons that show one metric per benchmark."""
     sample_metrics: ClassVar[tuple[str, ...]] = ()
     """Other metrics, in nats, that expectations can name: columns of `Sample` with these names."""
-    forms: ClassVar[Mapping[Profile, Form]]
-    """The profiles that the benchmark offers, with their settings."""
+    profiles: ClassVar[Mapping[ProfileName, Profile]]
+    """The profiles that the benchmark offers."""
     fills_length: ClassVar[bool] = False
     """True: prompt and answer together fill the cell's length, and cells with much shorter prompts
     are unavailable. False: the length is a maximum."""
@@ -157,25 +171,35 @@ class Benchmark(Plugin):
     losses."""
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
     """Data sets that are read only if a parameter selects them."""
-    profile: Profile = "clean"
+    profile: ProfileName = "clean"
     """Variant of the benchmark to run; recorded in every row of the catalog."""
 
     @model_validator(mode="after")
     def _require_offered_profile(self) -> Self:
-        if self.profile not in self.forms:
-            offered = ", ".join(self.forms)
+        if self.profile not in self.profiles:
+            offered = ", ".join(self.profiles)
             raise SpecError(
                 "profile",
                 repr(self.profile),
                 f"a profile that {self.plugin_name} offers: {offered}",
                 "choose one of these",
             )
-        self.form.check(self)
         return self
 
-    @property
-    def form(self) -> Form:
-        return self.forms[self.profile]
+    def setting(self, name: str) -> Any:
+        """Return a parameter's value, or the profile's default if it is None or no parameter."""
+        given = getattr(self, name, None)
+        return self.profiles[self.profile].defaults.get(name) if given is None else given
+
+    def refuse(self, names: Iterable[str]) -> None:
+        """Raise SpecError if there are `names`, the parameters without effect in this profile."""
+        if refused := ", ".join(names):
+            raise SpecError(
+                "profile",
+                f"{self.profile} with {refused}",
+                f"only parameters that have an effect in profile {self.profile}",
+                f"omit {refused}, or choose another profile",
+            )
 
     def tasks(self) -> tuple[str, ...]:
         """Return the names of the tasks, in the order in which tables list them."""
@@ -207,7 +231,7 @@ class Benchmark(Plugin):
 
     @classmethod
     def all_data_sets(cls) -> dict[str, DataSet]:
-        profiles = [cls.model_validate({"profile": profile}) for profile in cls.forms]
+        profiles = [cls.model_validate({"profile": profile}) for profile in cls.profiles]
         read = [data for one in profiles for task in one.tasks() for data in one.reads(task)]
         return {data.name: data for data in (*read, *cls.data_on_demand)}
 
@@ -226,13 +250,7 @@ class Benchmark(Plugin):
             return digests[0] if digests else None
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
+    def data_sequences(self, cell: CellData) -> Sequences | None:
         """Predict `CellResult.sequences` from file sizes; if None, costs use `num_tokens`."""
         return None
 
@@ -285,17 +303,11 @@ class Benchmark(Plugin):
         """
         return self.answers(task).number
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
+    def data_samples(self, cell: CellData) -> int | None:
         """Return how many independent samples a task's data set has, for `lce plan --power`.
 
-        The files in `data_folders` count, or the published data set if they are missing. None, the
-        default, means that one seed can draw any number of samples.
+        The files in the cell's folders count, or the published data set if they are missing. None,
+        the default, means that one seed can draw any number of samples.
         """
         return None
 

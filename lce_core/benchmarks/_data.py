@@ -232,3 +232,23 @@ def _parquet_rows(file: Path) -> Iterator[DataRow]:
     with pq.ParquetFile(file) as table:
         for batch in table.iter_batches(batch_size=256):
             yield from batch.to_pylist()
+
+
+ESSAYS = DataSet(
+    "essays",
+    ("*.txt", "*.json"),
+    "github.com/gkamradt/LLMTest_NeedleInAHaystack (PaulGrahamEssays/*.txt), or RULER's"
+    " PaulGrahamEssays.json",
+    (Table(),),
+)
+
+
+def essays(folders: Mapping[str, Path]) -> str:
+    """Return all essays as one text, in the order of their file names."""
+    texts = []
+    for file in ESSAYS.files(folders):
+        if file.suffix == ".txt":
+            texts.append(read_text(file))
+        else:
+            texts += [str(row["text"]) for row in read_rows(file, ("text",))]
+    return "".join(texts)

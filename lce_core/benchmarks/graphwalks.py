@@ -22,9 +22,9 @@ from lce_core.benchmarks import (
     Examples,
     Kind,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     blank_prompt,
     calls,
@@ -56,9 +56,9 @@ class GraphWalks(PromptBenchmark):
     """Set F1 of the nodes that an operation on a graph results in."""
 
     kind: ClassVar[Kind] = "reasoning"
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "clean": PromptForm("100 graphs per task", num_samples=100),
-        "fast": PromptForm("20 graphs per task", num_samples=20),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("100 graphs per task", num_samples=100),
+        "fast": Profile("20 graphs per task", num_samples=20),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
@@ -67,9 +67,6 @@ class GraphWalks(PromptBenchmark):
 
     def tasks(self) -> tuple[str, ...]:
         return ("bfs", "parents")
-
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
         """Ask about one node of the largest graph that fits."""

@@ -12,7 +12,6 @@ import re
 import string
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,11 +20,11 @@ from pydantic import Field
 from lce_core.benchmarks import (
     CellRequest,
     Examples,
-    KeyForm,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     blank_prompt,
     calls,
@@ -45,33 +44,22 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class GridKeys(KeyForm):
-    """A profile with key tokens at the depths of the other profiles."""
-
-    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        return [float(_depth(index)) for index in range(len(draws))]
-
-
 class JsonKv(PromptBenchmark):
     """Fraction of keys for which the answer contains the value."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "clean": PromptForm("96 keys, 16 at each of six depths", num_samples=96),
-        "fast": PromptForm("clean with 24 keys", num_samples=24),
-        "tiny": GridKeys(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("96 keys, 16 at each of six depths", num_samples=96),
+        "fast": Profile("clean with 24 keys", num_samples=24),
+        "tiny": Profile(
             "60 prompts with one key token and seven distractors, for base models with key tokens",
             num_samples=60,
-            num_distractors=7,
+            keys=KeyTask(num_distractors=7),
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 96 (clean), 24 (fast), 60 (tiny)."""
-
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
         asked, depth = _pair(rng), _depth(index)
@@ -87,6 +75,9 @@ class JsonKv(PromptBenchmark):
             return prompt_text(pairs, examples, asked[0])
 
         return Prompt(self.filled(request, text), asked[1], float(depth))
+
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        return [float(_depth(index)) for index in range(len(draws))]
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the tokens of two pairs, an upper bound of what one more pair needs."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,21 +19,23 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    DataRow,
     DataSet,
     Examples,
     Kind,
-    LabelForm,
-    LabelPrompt,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
     Source,
+    Table,
     blank_prompt,
     calls,
-    encode,
+    cut_middle_to_fit,
+    read_rows,
+    spread,
+    token_ids,
 )
-from lce_core.benchmarks._data import DataRow, Table, read_rows, spread
-from lce_core.benchmarks._prompted.truncation import cut_middle_to_fit
 from lce_core.errors import DataError
 from lce_core.models import LanguageModel
 from lce_core.store.identity import fingerprint
@@ -65,14 +66,6 @@ _DATA = DataSet(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class ChoicePrompt(LabelPrompt):
-    """A question with four choices about one document."""
-
-    document: str = field(kw_only=True)
-    """Hash of the document, equal for all questions about it."""
-
-
 class LongBenchV2(PromptBenchmark):
     """Multiple-choice questions about documents: the score is the fraction of right letters."""
 
@@ -80,12 +73,11 @@ class LongBenchV2(PromptBenchmark):
     seeded: ClassVar[bool] = False
     # Documents have their own lengths; longer ones are cut.
     fills_length: ClassVar[bool] = False
-    forms: ClassVar[Mapping[Profile, LabelForm]] = {
-        "clean": LabelForm("all questions"),
-        "fast": LabelForm("50 questions per task, evenly spaced", num_samples=50),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("all questions"),
+        "fast": Profile("50 questions per task, evenly spaced", num_samples=50),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-    prompt_class: ClassVar[type[Prompt]] = ChoicePrompt
 
     num_samples: int | None = Field(default=None, gt=0)
     """Questions per task; None means all (clean), 50 (fast)."""
@@ -94,7 +86,7 @@ class LongBenchV2(PromptBenchmark):
         return tuple(NUM_QUESTIONS)
 
     def num_prompts(self, task: str) -> int:
-        wanted = self.num_samples or self.form.num_samples or NUM_QUESTIONS[task]
+        wanted = self.setting("num_samples") or NUM_QUESTIONS[task]
         return min(wanted, NUM_QUESTIONS[task])
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
@@ -106,26 +98,26 @@ class LongBenchV2(PromptBenchmark):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (_DATA,)
 
-    def build(self, request: CellRequest) -> list[ChoicePrompt]:
+    def build(self, request: CellRequest) -> list[Prompt]:
         (file,) = _DATA.files(request.data_folders)
         rows = list(read_rows(file, _COLUMNS))
         _DATA.require_rows(request.data_folders, file.name, len(rows), sum(NUM_QUESTIONS.values()))
         for number, row in enumerate(rows, start=1):
             _require_valid(row, f"{file}: row {number}")
         own = [row for row in rows if row["length"] == request.task]
-        begun = np.array(encode(request, f"\n\n{BEGUN}", special_tokens=False), dtype=np.int64)
+        begun = token_ids(request, f"\n\n{BEGUN}")
         room = request.eval_length - NEW_TOKENS - len(begun)
         prompts = []
         for index in spread(len(own), self.num_prompts(request.task)):
             row = own[index]
             context = np.array(cut_middle_to_fit(request, prompt_text(row), room), dtype=np.int64)
             prompts.append(
-                ChoicePrompt(
+                Prompt(
                     np.concatenate([context, begun]),
                     f"({row['answer']})",
                     labels=LABELS,
                     context_tokens=len(context),
-                    document=fingerprint([row["context"]])[:12],
+                    cluster=fingerprint([row["context"]])[:12],
                 )
             )
         return prompts
@@ -135,9 +127,6 @@ class LongBenchV2(PromptBenchmark):
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return _in_brackets(BEGUN + answer) is not None
-
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return prompt.document if isinstance(prompt, ChoicePrompt) else None
 
 
 def prompt_text(row: Mapping[str, Any]) -> str:

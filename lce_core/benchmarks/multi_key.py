@@ -22,8 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -31,33 +29,38 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    DATA_SETS,
+    DEFAULT_SPAN,
+    MIN_TEXT,
     CellRequest,
     CellResult,
     DataSet,
     Examples,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Sample,
+    Score,
     Source,
+    TokenIds,
     blank_prompt,
     calls,
     encode,
     generator,
-    mean_score,
-    prompts_sha256,
-    score,
-)
-from lce_core.benchmarks._prompted.retrieval import (
-    MIN_TEXT,
-    TokenIds,
+    held_out_documents,
     key_ids,
+    keys_of,
+    margin_score,
     passed_share,
+    prompts_sha256,
+    read_documents,
+    score,
+    token_ids,
     token_name,
+    without_keys,
 )
-from lce_core.benchmarks._text.benchmark import DEFAULT_SPAN
-from lce_core.benchmarks._text.documents import DATA_SETS, held_out_documents, read_documents
 from lce_core.benchmarks.nll_by_position import bin_means
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
@@ -76,27 +79,6 @@ QUESTION_TOKENS = 50
 whose probabilities are compared, and the answer."""
 
 
-@dataclass(frozen=True, eq=False)
-class KeyPrompt(Prompt):
-    """A prompt that consists of a context and one question about it."""
-
-    document: str = ""
-    """Name of the document of the context's text."""
-    start: int = 0
-    """Index of this text's first token in the document."""
-    context_tokens: int = 0
-    """Number of tokens of the context, which the question follows."""
-    inserted: tuple[int, ...] = ()
-    """Indices in the context of inserted sentences: start, end (exclusive), start, end, ..."""
-    absent: tuple[str, ...] = ()
-    """Wrong keys for the metric `margin`, which the context does not contain."""
-
-    @property
-    def context(self) -> tuple[str, int]:
-        """Equal for all prompts that share the context."""
-        return self.document, self.start
-
-
 @dataclass(frozen=True)
 class Fact:
     """A key, the sentence that states it and the question about it, both as token ids."""
@@ -107,109 +89,20 @@ class Fact:
     absent: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ContextForm(PromptForm):
-    """A profile whose keys are numbers. Its `num_samples` is the default number of contexts."""
-
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        least = MIN_TEXT + NEW_TOKENS
-        if eval_length >= least:
-            return None
-        return f"eval_length {eval_length}: a context needs at least {least} tokens"
-
-    def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts; unlike `prompts`, never read them from the cache."""
-        return benchmark.build(request)
-
-    def facts(
-        self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
-    ) -> list[Fact]:
-        """Draw distinct keys of one context, and `num_absent` wrong keys to compare all with."""
-        names = rng.choice(NAMES, size=num_keys, replace=False)
-        numbers = rng.choice(90_000, size=num_keys + num_absent, replace=False) + 10_000
-        absent = tuple(str(number) for number in numbers[num_keys:])
-        return [
-            Fact(
-                _ids(request, f"\nThe pass key of {name} is {number}.\n"),
-                _ids(request, f"\nWhat is the pass key of {name}? The pass key of {name} is"),
-                str(number),
-                absent,
-            )
-            for name, number in zip(names, numbers[:num_keys], strict=True)
-        ]
-
-    def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
-        return _ids(request, f" {key}")
-
-    def start(self, request: CellRequest) -> TokenIds:
-        return np.array(encode(request, ""), dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class ContextKeys(ContextForm):
-    """A profile whose keys are single tokens, for base models with key tokens."""
-
-    in_words: ClassVar[bool] = False
-
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        if base_model.keys is None:
-            return (
-                f"profile tiny needs a base model with key tokens; {base_model.plugin_name} has"
-                " none"
-            )
-        least = MIN_TEXT + base_model.keys.families + 2
-        if eval_length >= least:
-            return None
-        return f"eval_length {eval_length}: a context needs at least {least} tokens"
-
-    def facts(
-        self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
-    ) -> list[Fact]:
-        keys = request.base_model.keys
-        assert keys is not None, "unavailable() refuses base models without keys"
-        if num_keys > keys.families or num_absent >= keys.members:
-            raise UnavailableError(
-                "num_keys, num_absent",
-                f"{num_keys} keys and {num_absent} absent keys",
-                f"at most {keys.families} keys and {keys.members - 1} absent keys for the base"
-                f" model {request.base_model.plugin_name}",
-                "lower num_keys or num_absent",
-            )
-        facts = []
-        for family in rng.choice(keys.families, size=num_keys, replace=False):
-            members = rng.choice(keys.members, size=1 + num_absent, replace=False)
-            ids = key_ids(keys, np.full(len(members), family), members)
-            names = [token_name(request, int(token)) for token in ids]
-            question = np.array([keys.first_query + family], dtype=np.int64)
-            facts.append(Fact(ids[:1], question, names[0], tuple(names[1:])))
-        return facts
-
-    def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
-        return np.array([request.tokenizer.convert_tokens_to_ids(key)], dtype=np.int64)
-
-    def start(self, request: CellRequest) -> TokenIds:
-        return np.empty(0, dtype=np.int64)
-
-    def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        return 1
-
-
 class MultiKey(PromptBenchmark):
     """Retrieval of several keys from one text: `accuracy` is the fraction of right answers."""
 
-    forms: ClassVar[Mapping[Profile, ContextForm]] = {
-        "clean": ContextForm("20 contexts with six keys each", num_samples=20),
-        "fast": ContextForm("eight contexts with six keys each", num_samples=8),
-        "tiny": ContextKeys(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("20 contexts with six keys each", num_contexts=20),
+        "fast": Profile("eight contexts with six keys each", num_contexts=8),
+        "tiny": Profile(
             "ten contexts with six key tokens each, for base models with key tokens",
-            num_samples=10,
+            num_contexts=10,
+            keys=KeyTask(),
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-    prompt_class: ClassVar[type[Prompt]] = KeyPrompt
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
-    conversation: ClassVar[bool] = False
-    """True asks each question after the model's own answers to the earlier ones (`multi_turn`)."""
     sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
     drawn_as: ClassVar[str] = "multi_key"
     """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
@@ -228,10 +121,6 @@ class MultiKey(PromptBenchmark):
     """First position in tokens that the metric `nll_beyond` includes, such as the base model's
     trained context. None omits the metric."""
 
-    @property
-    def form(self) -> ContextForm:
-        return self.forms[self.profile]
-
     def tasks(self) -> tuple[str, ...]:
         return self.domains + self.data_sets
 
@@ -244,14 +133,27 @@ class MultiKey(PromptBenchmark):
     def reads_held_out(self, task: str) -> bool:
         return task not in self.data_sets
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return eval_length if self.reads_held_out(task) else 0
+
     def contexts(self) -> int:
-        return self.num_contexts or self.form.num_samples
+        return int(self.setting("num_contexts"))
 
     def num_prompts(self, task: str) -> int:
         return self.contexts() * self.num_keys
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self.contexts()
+
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        least = MIN_TEXT + NEW_TOKENS
+        if not self.in_words:
+            if base_model.keys is None:
+                return without_keys(base_model)
+            least = MIN_TEXT + base_model.keys.families + 2
+        if eval_length >= least:
+            return None
+        return f"eval_length {eval_length}: a context needs at least {least} tokens"
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         return passed_share(self.num_keys, QUESTION_TOKENS, prompt_tokens)
@@ -269,6 +171,9 @@ class MultiKey(PromptBenchmark):
             for prompt in self._about(request, *text, rng)
         ]
 
+    def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:
+        return self.build(request)
+
     def slack_tokens(self, request: CellRequest) -> int:
         """Return 6 tokens: a context leaves room for its longest question, others are shorter."""
         return QUESTION_TOKENS // 8
@@ -279,38 +184,33 @@ class MultiKey(PromptBenchmark):
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return has_complete_integer(answer)
 
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return prompt.document if isinstance(prompt, KeyPrompt) else None
+    def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
+        return (*super().scores(samples), margin_score(samples))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        prompts = [prompt for prompt in self.prompts(request) if isinstance(prompt, KeyPrompt)]
+        prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
-        samples: list[Sample] = []
+        samples, texts, documents = list[Sample](), list[int](), list[str]()
         losses = np.full((self.contexts(), request.eval_length), np.nan, dtype=np.float32)
-        groups = [list(group) for _, group in groupby(prompts, key=lambda one: one.context)]
-        for index, group in enumerate(groups):
-            found, nll = self._asked(request, group, first=len(samples))
+        for index, (asked, found, nll) in enumerate(self.answered_contexts(request, prompts)):
             samples += found
+            texts += [index] * len(asked)
+            documents.append(str(asked[0].cluster))
             losses[index, 1 : 1 + len(nll)] = nll
-            for start, end in zip(group[0].inserted[::2], group[0].inserted[1::2], strict=True):
+            for start, end in zip(asked[0].inserted[::2], asked[0].inserted[1::2], strict=True):
                 # Exclude the inserted sentence and the token after it, which is as unexpected.
                 losses[index, start : end + 1] = np.nan
-            request.report(index + 1, len(groups))
-        clusters = [sample.cluster for sample in samples]
-        margins = [sample.margin for sample in samples if sample.margin is not None]
         seen = ~np.isnan(losses)
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
-        documents = [group[0].document for group in groups]
         means = self._text_means(losses)
         beyond = means.get("nll_beyond")
         samples = [
             replace(sample, nll=means["nll"][text], nll_beyond=beyond[text] if beyond else None)
-            for sample, text in zip(samples, _texts_of(groups), strict=True)
+            for sample, text in zip(samples, texts, strict=True)
         ]
         return CellResult(
             scores=(
-                score("accuracy", mean_score(samples), higher_is_better=True),
-                score("margin", mean_estimate(margins, clusters), higher_is_better=True),
+                *self.scores(samples),
                 *(
                     score(metric, mean_estimate(values, documents), higher_is_better=False)
                     for metric, values in means.items()
@@ -337,75 +237,10 @@ class MultiKey(PromptBenchmark):
             for metric, start in starts.items()
         }
 
-    def _asked(
-        self, request: CellRequest, prompts: Sequence[KeyPrompt], first: int
-    ) -> tuple[list[Sample], NDArray[np.float32]]:
-        """Generate and score answers to all questions about one context.
-
-        `first` is the number of the first prompt's sample in the cell. Returns one sample per
-        prompt, and the NLL in nats of the context's tokens 1..n-1.
-        """
-        from lce_core.evaluation.shared_context import Question, ask
-
-        task, num_tokens = request.task, prompts[0].context_tokens
-        # In a conversation the stopping rule also decides what the next question follows.
-        stops = request.savings or self.conversation
-        found = ask(
-            request.model,
-            prompts[0].ids[:num_tokens],
-            [
-                Question(
-                    prompt.ids[num_tokens:],
-                    tuple(
-                        self.form.choice(request, prompt, key)
-                        for key in (prompt.reference, *prompt.absent)
-                    ),
-                    partial(self._complete_ids, request, prompt) if stops else None,
-                )
-                for prompt in prompts
-            ],
-            max_new_tokens=self.form.answer_tokens(self, task),
-            num_tokens=request.eval_length,
-            share=request.savings,
-            conversation=self.conversation,
-        )
-        samples = []
-        rows = zip(prompts, found.answers, found.log_likelihoods, strict=True)
-        for index, (prompt, answer, (right, *absent)) in enumerate(rows, start=first):
-            text = self._text_of(request, answer)
-            samples.append(
-                Sample(
-                    index,
-                    len(prompt.ids),
-                    self._right(task, prompt, text),
-                    prompt.depth,
-                    text,
-                    prompt.reference,
-                    self.cluster(index, prompt),
-                    right - float(np.mean(absent)),
-                )
-            )
-        return samples, found.nll
-
-    def _right(self, task: str, prompt: Prompt, answer: str) -> float:
-        if self.form.in_words:
-            return self.score_answer(task, prompt, answer)
-        return float(answer == prompt.reference)
-
-    def _text_of(self, request: CellRequest, ids: TokenIds) -> str:
-        if not self.form.in_words:
-            return token_name(request, int(ids[0]))
-        return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
-
-    def _complete_ids(self, request: CellRequest, prompt: Prompt, ids: TokenIds) -> bool:
-        return self.form.in_words and self.complete(
-            request.task, prompt, self._text_of(request, ids)
-        )
-
-    def _texts(self, request: CellRequest, count: int) -> list[tuple[str, int, TokenIds]]:
+    def _texts(self, request: CellRequest, count: int) -> list[tuple[str, TokenIds]]:
         """Return `count` excerpts of the cell's length, which do not overlap.
 
-        An excerpt is (name of the document, index of the excerpt's first token in it, token ids).
+        An excerpt is (name of the document, token ids).
         """
         length, task = request.eval_length, request.task
         if task in self.data_sets:
@@ -433,7 +268,6 @@ class MultiKey(PromptBenchmark):
         return [
             (
                 documents.names[number],
-                start,
                 documents.tokens[number][start : start + length].astype(np.int64),
             )
             for number, start in places[:count]
@@ -443,13 +277,13 @@ class MultiKey(PromptBenchmark):
         self,
         request: CellRequest,
         document: str,
-        start: int,
         text: TokenIds,
         rng: np.random.Generator,
-    ) -> Iterator[KeyPrompt]:
-        form, begin = self.form, self.form.start(request)
-        facts = form.facts(request, self.num_keys, self.num_absent, rng)
-        turns = [len(fact.question) + form.answer_tokens(self, request.task) for fact in facts]
+    ) -> Iterator[Prompt]:
+        begin = np.array(encode(request, "") if self.in_words else [], dtype=np.int64)
+        draw = number_facts if self.in_words else token_facts
+        facts = draw(request, self.num_keys, self.num_absent, rng)
+        turns = [len(fact.question) + self.longest_answer(request.task) for fact in facts]
         spent = len(begin) + sum(len(fact.sentence) for fact in facts)
         spent += sum(turns) if self.conversation else max(turns)
         room = request.eval_length - spent
@@ -469,24 +303,56 @@ class MultiKey(PromptBenchmark):
             inserted += [size - len(fact.sentence), size]
         context = np.concatenate([*pieces, text[cuts[-1] : room]])
         for fact, depth in zip(facts, depths, strict=True):
-            yield KeyPrompt(
+            yield Prompt(
                 np.concatenate([context, fact.question]),
                 fact.key,
                 100 * depth,
-                document,
-                start,
-                len(context),
-                tuple(inserted),
-                fact.absent,
+                cluster=document,
+                context_tokens=len(context),
+                labels=(fact.key, *fact.absent),
+                inserted=tuple(inserted),
             )
 
 
-def _texts_of(groups: Sequence[Sequence[KeyPrompt]]) -> list[int]:
-    return [index for index, group in enumerate(groups) for _ in group]
+def number_facts(
+    request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
+) -> list[Fact]:
+    """Draw distinct numbers as keys of one context, and `num_absent` wrong ones for all keys."""
+    names = rng.choice(NAMES, size=num_keys, replace=False)
+    numbers = rng.choice(90_000, size=num_keys + num_absent, replace=False) + 10_000
+    absent = tuple(str(number) for number in numbers[num_keys:])
+    return [
+        Fact(
+            token_ids(request, f"\nThe pass key of {name} is {number}.\n"),
+            token_ids(request, f"\nWhat is the pass key of {name}? The pass key of {name} is"),
+            str(number),
+            absent,
+        )
+        for name, number in zip(names, numbers[:num_keys], strict=True)
+    ]
 
 
-def _ids(request: CellRequest, text: str) -> TokenIds:
-    return np.array(encode(request, text, special_tokens=False), dtype=np.int64)
+def token_facts(
+    request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
+) -> list[Fact]:
+    """Draw key tokens of distinct families, and `num_absent` wrong ones of each key's family."""
+    keys = keys_of(request)
+    if num_keys > keys.families or num_absent >= keys.members:
+        raise UnavailableError(
+            "num_keys, num_absent",
+            f"{num_keys} keys and {num_absent} absent keys",
+            f"at most {keys.families} keys and {keys.members - 1} absent keys for the base"
+            f" model {request.base_model.plugin_name}",
+            "lower num_keys or num_absent",
+        )
+    facts = []
+    for family in rng.choice(keys.families, size=num_keys, replace=False):
+        members = rng.choice(keys.members, size=1 + num_absent, replace=False)
+        ids = key_ids(keys, np.full(len(members), family), members)
+        names = [token_name(request, int(token)) for token in ids]
+        question = np.array([keys.first_query + family], dtype=np.int64)
+        facts.append(Fact(ids[:1], question, names[0], tuple(names[1:])))
+    return facts
 
 
 BENCHMARK = MultiKey

@@ -22,15 +22,16 @@ from lce_core.benchmarks import (
     CellRequest,
     CellResult,
     Examples,
+    Prompt,
     Sample,
     Score,
     Source,
+    TokenIds,
     calls,
     mean_score,
     score,
 )
-from lce_core.benchmarks._prompted.retrieval import TokenIds
-from lce_core.benchmarks.multi_key import QUESTION_TOKENS, KeyPrompt, MultiKey
+from lce_core.benchmarks.multi_key import QUESTION_TOKENS, MultiKey
 from lce_core.statistics.estimates import mean_estimate
 
 
@@ -60,15 +61,10 @@ class MultiTurn(MultiKey):
         return (*found, slope)
 
     def _about(
-        self,
-        request: CellRequest,
-        document: str,
-        start: int,
-        text: TokenIds,
-        rng: np.random.Generator,
-    ) -> Iterator[KeyPrompt]:
+        self, request: CellRequest, document: str, text: TokenIds, rng: np.random.Generator
+    ) -> Iterator[Prompt]:
         """Shuffle the prompts, so that turns are at any depth."""
-        prompts = [*super()._about(request, document, start, text, rng)]
+        prompts = [*super()._about(request, document, text, rng)]
         for turn in rng.permutation(len(prompts)):
             yield prompts[turn]
 

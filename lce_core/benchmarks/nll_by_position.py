@@ -20,25 +20,26 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lce_core.benchmarks import (
-    CellRequest,
-    CellResult,
-    Profile,
-    Score,
-    TextBenchmark,
-    TextForm,
-    score,
-)
-from lce_core.benchmarks._text.benchmark import (
     FAITHFUL_DOCUMENTS,
     TINY_TOKENS,
+    CellRequest,
+    CellResult,
+    Examples,
+    Profile,
+    ProfileName,
+    Score,
+    Source,
+    TextBenchmark,
+    calls,
+    cut_windows,
+    num_windows,
     pack_losses,
+    score,
     window_samples,
+    window_scores,
 )
-from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
 from lce_core.evaluation.windows import Windows
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import bootstrap_mean
 
 
@@ -47,14 +48,14 @@ class NllByPosition(TextBenchmark):
 
     unit: ClassVar[Literal["nats"]] = "nats"
     default_metric: ClassVar[str] = "nll"
-    forms: ClassVar[Mapping[Profile, TextForm]] = {
-        "faithful": TextForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "the unextended model reads chunks of its trained context, as in LCEG's figure",
             max_documents=FAITHFUL_DOCUMENTS,
         ),
-        "clean": TextForm("every method reads whole windows"),
-        "fast": TextForm("the same as clean"),
-        "tiny": TextForm(
+        "clean": Profile("every method reads whole windows"),
+        "fast": Profile("the same as clean"),
+        "tiny": Profile(
             "the first 16,384 tokens, bins of an eighth of the trained context",
             max_tokens=TINY_TOKENS,
             span_share=8,
@@ -98,7 +99,7 @@ class NllByPosition(TextBenchmark):
                 self._score("nll_last_quarter", ends, clusters),
             ),
             samples=window_samples(windows, means, documents, clusters),
-            token_nll=bin_means(totals, counts, self._bin_width(request.base_model)),
+            token_nll=bin_means(totals, counts, self.span("bin_width", request.base_model)),
             sequences=windows.sequences,
             arrays=stored,
         )
@@ -122,9 +123,6 @@ class NllByPosition(TextBenchmark):
             for first, found in window_scores(request, piece):
                 losses[first : first + len(found), start + 1 : start + size] = found.nll
         return losses
-
-    def _bin_width(self, base_model: LanguageModel) -> int:
-        return self.bin_width or self.form.span(base_model)
 
 
 def bin_means(

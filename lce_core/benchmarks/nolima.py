@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,22 +25,23 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
+    DataRow,
     DataSet,
     Examples,
     Kind,
-    LabelForm,
-    LabelPrompt,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
     Source,
     blank_prompt,
     calls,
+    read_rows,
+    read_text,
 )
-from lce_core.benchmarks._data import DataRow, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
-from lce_core.models import LanguageModel
 
 DEPTHS: tuple[float, ...] = tuple(np.linspace(0, 100, 26).tolist())
 """Depths of the needle in per cent, as in the reference's configurations."""
@@ -70,24 +71,15 @@ class Pair:
     """Names, at least two, of which each prompt draws one."""
 
 
-@dataclass(frozen=True, eq=False)
-class CharacterPrompt(LabelPrompt):
-    """A prompt whose answer is a character's name."""
-
-    pair: str = field(kw_only=True)
-    """Equal for all prompts with the same needle and question."""
-
-
 class NoLiMa(PromptBenchmark):
     """Retrieval without literal matches: the score is the fraction of names found."""
 
     kind: ClassVar[Kind] = "reasoning"
-    forms: ClassVar[Mapping[Profile, LabelForm]] = {
-        "clean": LabelForm("260 prompts per task, ten at each depth", num_samples=260),
-        "fast": LabelForm("52 prompts per task, two at each depth", num_samples=52),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("260 prompts per task, ten at each depth", num_samples=260),
+        "fast": Profile("52 prompts per task, two at each depth", num_samples=52),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-    prompt_class: ClassVar[type[Prompt]] = CharacterPrompt
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per task; None means 260 (clean), 52 (fast)."""
@@ -95,22 +87,14 @@ class NoLiMa(PromptBenchmark):
     def tasks(self) -> tuple[str, ...]:
         return ("onehop", "twohop")
 
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
-
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (_DATA,)
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        return len(read_pairs(data_folders, task)) if _DATA.is_in(data_folders) else None
+    def data_samples(self, cell: CellData) -> int | None:
+        folders = cell.data_folders
+        return len(read_pairs(folders, cell.task)) if _DATA.is_in(folders) else None
 
-    def build(self, request: CellRequest) -> list[CharacterPrompt]:
+    def build(self, request: CellRequest) -> list[Prompt]:
         pairs = read_pairs(request.data_folders, request.task)
         files = [file for file in _DATA.files(request.data_folders) if file.suffix == ".txt"]
         if not files:
@@ -134,9 +118,6 @@ class NoLiMa(PromptBenchmark):
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return prompt.reference in answer
 
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return prompt.pair if isinstance(prompt, CharacterPrompt) else None
-
     def _hidden(
         self,
         request: CellRequest,
@@ -144,7 +125,7 @@ class NoLiMa(PromptBenchmark):
         books: Sequence[Book],
         depth: float,
         rng: np.random.Generator,
-    ) -> CharacterPrompt:
+    ) -> Prompt:
         pair, book = pairs[int(rng.integers(len(pairs)))], books[int(rng.integers(len(books)))]
         name = pair.characters[int(rng.integers(len(pair.characters)))]
         needle, question = (text.replace("{CHAR}", name) for text in (pair.needle, pair.question))
@@ -155,7 +136,7 @@ class NoLiMa(PromptBenchmark):
                 pair.template, book.around(place, count, depth, needle), question
             ),
         )
-        return CharacterPrompt(
+        return Prompt(
             ids,
             name,
             depth,
@@ -163,7 +144,7 @@ class NoLiMa(PromptBenchmark):
             labels=pair.characters,
             # No two prompts share a text, so the question is only the last token.
             context_tokens=len(ids) - 1,
-            pair=pair.name,
+            cluster=pair.name,
         )
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Literal
 
@@ -32,24 +32,24 @@ from lce_core.benchmarks import (
     CellRequest,
     DataSet,
     Examples,
-    LabelForm,
-    LabelPrompt,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
     Sample,
     Score,
     Source,
+    Stream,
     calls,
+    long_streams,
+    random_slice,
+    read_text,
     score,
 )
-from lce_core.benchmarks._data import read_text
-from lce_core.benchmarks._prompted.retrieval import Stream, long_streams, random_slice
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import among_sentences
 from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
 from lce_core.evaluation.metrics import integer
-from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import mean_estimate
 
 NEEDLE = 'The special magic number for "{key}" is: {value}.'
@@ -90,26 +90,14 @@ TASKS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class NumbersPrompt(LabelPrompt):
-    """A prompt with all numbers that a right answer lists, or "none"."""
-
-    references: tuple[str, ...] = field(kw_only=True)
-
-    @property
-    def right_answers(self) -> tuple[str, ...]:
-        return self.references
-
-
 class OneRuler(PromptBenchmark):
     """Numbers found in a text, or correctly reported as absent: the fraction of right answers."""
 
-    forms: ClassVar[Mapping[Profile, LabelForm]] = {
-        "clean": LabelForm("50 prompts per task", num_samples=50),
-        "fast": LabelForm("10 prompts per task", num_samples=10),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("50 prompts per task", num_samples=50),
+        "fast": Profile("10 prompts per task", num_samples=10),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-    prompt_class: ClassVar[type[Prompt]] = NumbersPrompt
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (BOOK,)
 
     num_samples: int | None = Field(default=None, gt=0)
@@ -121,19 +109,13 @@ class OneRuler(PromptBenchmark):
     def tasks(self) -> tuple[str, ...]:
         return tuple(TASKS)
 
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
-
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (BOOK,) if self.haystack == "book" else ()
 
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out"
 
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        return eval_length if self.reads_held_out(task) else 0
-
-    def build(self, request: CellRequest) -> list[NumbersPrompt]:
+    def build(self, request: CellRequest) -> list[Prompt]:
         draws = self.draws(request)
         if self.haystack == "book":
             files = BOOK.files(request.data_folders)
@@ -150,8 +132,7 @@ class OneRuler(PromptBenchmark):
         answer = answer.partition(END)[0]
         if task == "niah_none":
             return says_none(answer)
-        references = prompt.references if isinstance(prompt, NumbersPrompt) else ()
-        return exactly(answer, references)
+        return exactly(answer, prompt.references)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return END in answer
@@ -164,9 +145,7 @@ class OneRuler(PromptBenchmark):
             score("says_none", mean_estimate(found, [None] * len(found)), higher_is_better=absent),
         )
 
-    def _hidden(
-        self, request: CellRequest, haystack: Haystack, rng: np.random.Generator
-    ) -> NumbersPrompt:
+    def _hidden(self, request: CellRequest, haystack: Haystack, rng: np.random.Generator) -> Prompt:
         task, draw = TASKS[request.task], Random(int(rng.integers(2**62)))
         *keys, other = draw.sample(word_list("noun"), task.num_keys + 1)
         values = [[draw_item("numbers", draw) for _ in range(task.num_values)] for _ in keys]
@@ -191,7 +170,7 @@ class OneRuler(PromptBenchmark):
         ids = self.filled(request, lambda count: prompt_text(hidden(count)[0], queries))
         reference = ", ".join(wanted)
         wrong = [values[0]] if task.absent else absent_numbers(wanted, draw)
-        return NumbersPrompt(
+        return Prompt(
             ids,
             reference,
             float(np.mean(at)) if at else None,

@@ -10,27 +10,27 @@ and adjust the filler by single characters. `tiny` hides four single-token keys.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    WORDINGS,
     CellRequest,
     Examples,
-    KeyForm,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
-    PromptForm,
     Source,
+    Worded,
     blank_prompt,
     calls,
     encode,
     strata,
+    too_long,
 )
-from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.wordings import Worded, wording_of
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
 
 INSTRUCTIONS = (
@@ -62,29 +62,21 @@ _TOKENS_PER_CHARACTER = 24 / 90
 """Llama tokens per character of the filler: 24 tokens for the 90 characters of `GARBAGE`."""
 
 
-@dataclass(frozen=True)
-class PasskeyKeys(KeyForm):
-    """A profile with key tokens, whose depths are rounded like those of `clean` and `fast`."""
-
-    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        return [100 * share for share in strata(draws)]
-
-
 class Passkey(Worded):
     """Passkey retrieval: the score is the fraction of prompts answered with the hidden key."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "50 keys from 1..50000 at random depths; filler grows by 128 characters", num_samples=50
         ),
-        "clean": PromptForm(
+        "clean": Profile(
             "200 keys of five digits at stratified depths; filler fills the length", num_samples=200
         ),
-        "fast": PromptForm("clean with 100 keys", num_samples=100),
-        "tiny": PasskeyKeys(
+        "fast": Profile("clean with 100 keys", num_samples=100),
+        "tiny": Profile(
             "120 prompts with one key token and three distractors, for base models with key tokens",
             num_samples=120,
-            num_distractors=3,
+            keys=KeyTask(num_distractors=3),
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
@@ -92,8 +84,9 @@ class Passkey(Worded):
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""
 
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        """Round depths like those of `clean` and `fast`."""
+        return [100 * share for share in strata(draws)]
 
     def build(self, request: CellRequest) -> list[Prompt]:
         step = FAITHFUL_STEP if self.profile == "faithful" else 1
@@ -127,7 +120,7 @@ class Passkey(Worded):
         # At another depth, the split of the filler can cost a token more than when it was measured.
         while True:
             before = round(share * garbage)
-            wording = wording_of(request.task)
+            wording = WORDINGS.index(request.task)
             ids = encode(request, prompt_text(key, before, garbage - before, wording))
             if len(ids) + NEW_TOKENS <= request.eval_length or garbage == 0:
                 return Prompt(np.array(ids, dtype=np.int64), str(key), 100 * share)
@@ -147,7 +140,7 @@ def expected_tokens(num_garbage: int) -> float:
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
     """Return the most filler characters, a multiple of `step`, that leave room for the answer."""
-    budget, wording = request.eval_length - NEW_TOKENS, wording_of(request.task)
+    budget, wording = request.eval_length - NEW_TOKENS, WORDINGS.index(request.task)
 
     def prompt_tokens(garbage: int) -> int:
         halves = garbage // 2, garbage - garbage // 2

@@ -30,19 +30,30 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, TextBenchmark, TextForm, score
-from lce_core.benchmarks._text.benchmark import (
+from lce_core.benchmarks import (
     FAITHFUL_DOCUMENTS,
     TINY_TOKENS,
+    CellRequest,
+    CellResult,
+    Examples,
+    Profile,
+    ProfileName,
+    Scored,
+    Source,
+    TextBenchmark,
+    calls,
+    cut_windows,
+    num_windows,
+    over_tokens,
+    over_windows,
     pack_losses,
+    score,
+    scored_means,
     window_samples,
+    window_scores,
 )
-from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
-from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
 from lce_core.errors import UnavailableError
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import bootstrap_mean
 
 LCEG_E = 2.71828
@@ -54,15 +65,15 @@ class Perplexity(TextBenchmark):
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
     default_metric: ClassVar[str] = "perplexity"
-    forms: ClassVar[Mapping[Profile, TextForm]] = {
-        "faithful": TextForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "stride 256, without the last window and with 2.71828 for e, as in LCEG's script",
             stride=256,
             max_documents=FAITHFUL_DOCUMENTS,
         ),
-        "clean": TextForm("stride 256, all windows", stride=256),
-        "fast": TextForm("stride = length"),
-        "tiny": TextForm(
+        "clean": Profile("stride 256, all windows", stride=256),
+        "fast": Profile("stride = length"),
+        "tiny": Profile(
             "stride = length over the first 16,384 tokens; perplexity_last scores a quarter of the"
             " trained context",
             max_tokens=TINY_TOKENS,
@@ -81,7 +92,7 @@ class Perplexity(TextBenchmark):
     trained context in tiny."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        last = self._last(base_model)
+        last = self.span("last", base_model)
         if eval_length > last:
             return None
         return (
@@ -102,7 +113,7 @@ class Perplexity(TextBenchmark):
         return not self.begin
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        length, last = request.eval_length, self._last(request.base_model)
+        length, last = request.eval_length, self.span("last", request.base_model)
         stride, faithful = self._stride(length), self.profile == "faithful"
         stream, documents = self.stream(request)
         windows = cut_windows(stream, length, stride, drop_last=faithful)
@@ -142,10 +153,7 @@ class Perplexity(TextBenchmark):
         )
 
     def _stride(self, eval_length: int) -> int:
-        return self.stride or self.form.stride or eval_length
-
-    def _last(self, base_model: LanguageModel) -> int:
-        return self.last or self.form.span(base_model)
+        return int(self.setting("stride") or eval_length)
 
 
 def _begin_token(request: CellRequest) -> int:

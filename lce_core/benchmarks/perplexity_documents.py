@@ -22,7 +22,7 @@ bootstrap over documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -30,37 +30,38 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
+    FAITHFUL_DOCUMENTS,
+    TINY_TOKENS,
+    CellData,
     CellRequest,
     CellResult,
+    Documents,
+    Examples,
     Profile,
+    ProfileName,
     Sample,
     Score,
-    TextBenchmark,
-    TextForm,
-    score,
-)
-from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
-from lce_core.benchmarks._text.definitions import (
     Scored,
+    Sequences,
+    Source,
+    TextBenchmark,
+    calls,
+    document_tokens,
+    held_out_documents,
     over_document_losses,
     over_documents,
     over_tokens,
     over_windows,
-    scored_means,
-)
-from lce_core.benchmarks._text.document_windows import Cut, cut_documents, document_losses
-from lce_core.benchmarks._text.documents import (
-    Documents,
-    document_tokens,
-    held_out_documents,
+    pack_losses,
     read_documents,
+    score,
+    scored_means,
+    shifted,
+    window_scores,
 )
-from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evaluation.windows import Stream
-from lce_core.evidence import calls
+from lce_core.evaluation.windows import Stream, Windows
 from lce_core.models import LanguageModel
-from lce_core.registry import Examples, Source
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 """Minimum tokens of a document in YaRN's tables, by data set."""
@@ -73,17 +74,17 @@ class PerplexityDocuments(TextBenchmark):
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
     default_metric: ClassVar[str] = "perplexity"
-    forms: ClassVar[Mapping[Profile, TextForm]] = {
-        "faithful": TextForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "stride 256 and YaRN's documents: the first 10 of Proof-pile with at least 131,072"
             " tokens, truncated; the first 50 of GovReport with at least 16,384; the first 10 of"
             " PG19",
             stride=256,
             max_documents=FAITHFUL_DOCUMENTS,
         ),
-        "clean": TextForm("stride 256, all documents", stride=256),
-        "fast": TextForm("stride = length, all documents"),
-        "tiny": TextForm("stride = length over the first 16,384 tokens", max_tokens=TINY_TOKENS),
+        "clean": Profile("stride 256, all documents", stride=256),
+        "fast": Profile("stride = length, all documents"),
+        "tiny": Profile("stride = length over the first 16,384 tokens", max_tokens=TINY_TOKENS),
     }
 
     stride: int | None = Field(default=None, gt=0)
@@ -130,39 +131,27 @@ class PerplexityDocuments(TextBenchmark):
             return sum(map(bool, self._limited(self.published_documents(task))))
         return super().num_independent(task, eval_length, held_out_tokens)
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        if task not in self.data_sets:
+    def data_samples(self, cell: CellData) -> int | None:
+        if cell.task not in self.data_sets:
             return None
-        return len(self.all_documents(base_model, task, data_folders, self._minimum(task)))
+        return len(self.all_documents(cell, self._minimum(cell.task)))
 
     def published_documents(self, task: str) -> list[int]:
         """Use the published mean of each document's tokens, or the minimum if larger."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
-        if task not in self.data_sets:
+    def data_sequences(self, cell: CellData) -> Sequences | None:
+        if cell.task not in self.data_sets:
             return None
         sizes = document_tokens(
-            base_model,
-            task,
-            data_folders,
-            at_least=self._minimum(task),
-            at_most=self.document_limit(task),
+            cell.base_model,
+            cell.task,
+            cell.data_folders,
+            at_least=self._minimum(cell.task),
+            at_most=self.document_limit(cell.task),
         )
-        return self._predicted(task, eval_length, self._limited(sizes))
+        return self._predicted(cell.task, cell.eval_length, self._limited(sizes))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         documents = self._documents(request)
@@ -233,7 +222,7 @@ class PerplexityDocuments(TextBenchmark):
         return Sequences.of(cut.length for cut in cuts)
 
     def _stride(self, eval_length: int) -> int:
-        return self.stride or self.form.stride or eval_length
+        return int(self.setting("stride") or eval_length)
 
     def _truncates(self, task: str) -> bool:
         if self.truncate is not None:
@@ -244,6 +233,72 @@ class PerplexityDocuments(TextBenchmark):
         if self.min_document_tokens is not None:
             return self.min_document_tokens
         return _YARN_MINIMUM.get(task, 1) if self.profile == "faithful" else 1
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One window of a document."""
+
+    document: int
+    start: int
+    """Index of the window's first text token in the documents without special tokens."""
+    length: int
+    """Number of tokens, including a beginning-of-text token."""
+    scored: int
+    """Number of tokens at the window's end that no earlier window has scored."""
+    fills: bool
+    """True for the first window of its document if it has the full window length."""
+
+
+def cut_documents(
+    sizes: Sequence[int], length: int, stride: int, *, before: bool, truncate: bool
+) -> list[Cut]:
+    """Return the windows of all documents, in order. A document's last window may be shorter.
+
+    Args:
+      sizes: number of tokens of each document, without special tokens.
+      length: number of tokens of a window, including a special token at its start.
+      stride: tokens from one window's start to the next, reduced to the text of a window.
+      before: True if each window begins with a special token.
+      truncate: True returns only the first window of each document that fills it.
+    """
+    room = length - before
+    cuts, offset = [], 0
+    for document, size in enumerate(sizes):
+        start = done = 0
+        while done < size and not (truncate and (start or size < room)):
+            end = min(start + room, size)
+            # The first token of a window is only predicted if a special token precedes it.
+            scored = min(end - done, end - start - 1 + before)
+            if scored:
+                fills = start == 0 and end == room
+                cuts.append(Cut(document, offset + start, end - start + before, scored, fills))
+            done, start = end, start + min(stride, room)
+        offset += size
+    return cuts
+
+
+def document_losses(
+    request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
+) -> list[NDArray[np.float32]]:
+    """Return the NLL in nats of tokens 1..L-1 of each window, in the order of `cuts`.
+
+    `stream` has the documents without special tokens; `before` is the special token of each window.
+    """
+    rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
+    by_length: dict[int, list[int]] = {}
+    for index, cut in enumerate(cuts):
+        by_length.setdefault(cut.length, []).append(index)
+    done = 0
+    for length, members in sorted(by_length.items(), reverse=True):
+        starts = np.array([cuts[index].start for index in members])
+        report = shifted(request.report, done, len(cuts))
+        windows = Windows(stream, starts, length, before)
+        for first, found in window_scores(request, windows, report):
+            for index, row in zip(members[first : first + len(found)], found.nll, strict=True):
+                rows[index] = row
+        done += len(members)
+    return rows
 
 
 def _scores(

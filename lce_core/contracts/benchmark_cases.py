@@ -54,13 +54,13 @@ class Case:
     @property
     def in_words(self) -> bool:
         """False if key tokens are hidden in held-out text."""
-        return bool(getattr(self.benchmark.form, "in_words", True))
+        return bool(getattr(self.benchmark, "in_words", True))
 
 
 def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
     """Return the valid combinations of profiles and EXAMPLES, at least one per profile."""
     found = []
-    for profile in plugin.forms:
+    for profile in plugin.profiles:
         tried = [Case(plugin, example, profile, data) for example in plugin.examples]
         fit = [case for case in tried if _is_valid(case)]
         assert fit, f"no example fits profile {profile}: give one in EXAMPLES"
@@ -130,17 +130,8 @@ def roomy(request: CellRequest) -> CellRequest:
 
 
 def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
-    form, benchmark = case.benchmark.form, case.benchmark
-    prompts: Sequence[Prompt] = (
-        benchmark.build(request) if case.in_words else form.build(benchmark, request)
-    )
+    prompts: Sequence[Prompt] = case.benchmark.fresh_prompts(request)
     return prompts
-
-
-def answer_tokens(case: Case, task: str) -> int:
-    if not case.in_words:
-        return 1
-    return int(case.benchmark.new_tokens(task))
 
 
 def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
@@ -161,7 +152,7 @@ def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list
 
 
 def gold_answer(prompt: Prompt) -> str:
-    return " " + ", ".join(getattr(prompt, "references", ()) or (prompt.reference,))
+    return " " + ", ".join(prompt.references or (prompt.reference,))
 
 
 def score_of(case: Case, task: str, prompts: Sequence[Prompt], answers: list[str]) -> list[float]:

@@ -24,7 +24,6 @@ from lce_core.contracts.benchmark_cases import (
     TOY,
     Case,
     alike,
-    answer_tokens,
     cases,
     evaluated_tasks,
     fresh,
@@ -84,7 +83,7 @@ def check_prompts(case: Case) -> None:
                 f"{task}: got {len(prompts)} prompts; expected a multiple of {promised}"
             )
             # Faithful forms reproduce scripts in which the answer comes on top of the length.
-            answer = 0 if case.profile == "faithful" else answer_tokens(case, task)
+            answer = 0 if case.profile == "faithful" else case.benchmark.longest_answer(task)
             longest = max(len(prompt.ids) for prompt in prompts) + answer
             assert longest <= request.eval_length, (
                 f"{task}: got a prompt of {longest} tokens, {answer} of them for its answer;"
@@ -142,7 +141,7 @@ def check_independent(case: Case) -> None:
         # Number of prompts of the first sample.
         first = max(1, len(before) // max(1, case.benchmark.num_prompts(task)))
         # Questions about one text share its draws.
-        names = [case.benchmark.cluster(i // first, prompt) for i, prompt in enumerate(before)]
+        names = [prompt.cluster for prompt in before]
         others = [
             index
             for index, name in enumerate(names)
@@ -162,7 +161,7 @@ def check_hidden(case: Case) -> None:
     for task in case.benchmark.tasks():
         request = roomy(request_for(case, task))
         for prompt in case.benchmark.prompts(request):
-            if prompt.depth is None or len(getattr(prompt, "references", ("",))) > 1:
+            if prompt.depth is None or len(prompt.references) > 1:
                 continue
             places = occurrences(prompt, request, in_words=case.in_words)
             if not case.in_words:
@@ -182,7 +181,7 @@ def check_depths(case: Case) -> None:
         found = []
         for prompt in case.benchmark.prompts(request):
             places = occurrences(prompt, request, in_words=case.in_words)
-            one = len(getattr(prompt, "references", ("",))) == 1
+            one = len(prompt.right_answers) == 1
             if prompt.depth is not None and places and one:
                 found.append((prompt.depth, places[0]))
         shallow = [place for depth, place in found if depth < 35]

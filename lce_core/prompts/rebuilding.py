@@ -83,7 +83,7 @@ def rebuilt_cell(
     with store.file_facts.in_use():
         _require_data(record, benchmark, request)
         prompts = benchmark.prompts(request)
-    size = benchmark.form.num_queries(request.task)
+    size = benchmark.prompts_per_sample(request.task)
     of_samples = [prompts[first : first + size] for first in range(0, len(prompts), size)]
     rows = pq.read_table(folder / SAMPLES_FILE).to_pylist()
     digest, built = record.result["prompts_sha256"], prompts_sha256(prompts)

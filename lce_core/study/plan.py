@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, Kind
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellData, Kind
 from lce_core.corpora import StreamedCorpus
 from lce_core.errors import UnavailableError
 from lce_core.methods import Method
@@ -190,16 +190,13 @@ class StudyPlan:
 def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
     for method in dict.fromkeys(type(entry.method) for entry in study.methods):
         yield {"part": "method", **_described(method)}
-    profiles = {
-        (type(entry.benchmark), entry.benchmark.profile): entry.benchmark.form
-        for entry in study.benchmarks
-    }
-    for (benchmark, profile), form in profiles.items():
+    profiles = ((type(entry.benchmark), entry.benchmark.profile) for entry in study.benchmarks)
+    for benchmark, profile in dict.fromkeys(profiles):
         yield {
             "part": "benchmark",
             **_described(benchmark),
             "profile": profile,
-            "profile_summary": form.summary,
+            "profile_summary": benchmark.profiles[profile].summary,
         }
 
 
@@ -407,7 +404,7 @@ class _Planner:
 
     def _counted(self, benchmark: Benchmark, task: str, length: int) -> dict[str, float]:
         try:
-            known = benchmark.data_sequences(self._model, task, length, self.folders)
+            known = benchmark.data_sequences(CellData(self._model, task, length, self.folders))
         except UnavailableError:  # part of the data is missing; the cell reports it when it runs
             return {}
         if known is None:

@@ -293,12 +293,16 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "a plan believes that any held-out text will do": (
         "babilong",
         benchmarks.check_excerpt,
-        ("        return eval_length\n", "        return 0\n"),
+        ("bool:\n        return True\n", "bool:\n        return False\n"),
     ),
     "a plan asks for more held-out text than prompts need": (
         "babilong",
         benchmarks.check_excerpt,
-        ("        return eval_length\n", "        return eval_length + 9\n"),
+        (
+            "    def reads_held_out(",
+            "    def excerpt_tokens(self, base_model, task, eval_length):\n"
+            "        return eval_length + 9\n\n    def reads_held_out(",
+        ),
     ),
     "no room for the answer": (
         "passkey",

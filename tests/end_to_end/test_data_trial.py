@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from catalog.queries import run_query
-from lce_core.benchmarks import BENCHMARKS
+from lce_core.benchmarks import BENCHMARKS, CellData
 from lce_core.benchmarks._text.documents import document_tokens
 from lce_core.models import MODELS
 from tests.support.studies import lce, write_study
@@ -217,11 +217,11 @@ def test_predictions_for_llama_are_near_what_its_tokenizer_was_counted_to_make(
     # each of multi_news' 2113 words.
     llama = MODELS.load("llama2_7b")()
     shots = BENCHMARKS.load("many_shot").model_validate({"profile": "faithful"})
-    expected = shots.data_sequences(llama, "shots_1000", 32768, folders)
+    expected = shots.data_sequences(CellData(llama, "shots_1000", 32768, folders))
     assert expected is not None
     assert expected.num_tokens == pytest.approx(200 * 21762, rel=0.15)
     news = BENCHMARKS.load("longbench").model_validate({"profile": "faithful"})
-    expected = news.data_sequences(llama, "multi_news", 32768, folders)
+    expected = news.data_sequences(CellData(llama, "multi_news", 32768, folders))
     assert expected is not None
     assert expected.num_tokens == pytest.approx(200 * 1.47 * 2113, rel=0.15)
     books = document_tokens(llama, "pg19", folders)

@@ -39,7 +39,7 @@ BENCHMARK = '''
 from typing import ClassVar
 import numpy as np
 import torch
-from lce_core.benchmarks import Benchmark, CellResult, Form, Sample, Sequences, Source, score
+from lce_core.benchmarks import Benchmark, CellResult, Profile, Sample, Sequences, Source, score
 from lce_core.statistics.estimates import wilson
 
 VERSION = 1
@@ -54,7 +54,7 @@ class Guesses(Benchmark):
     unit: ClassVar[str] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "right"
-    forms: ClassVar = {"tiny": Form("answers without a model")}
+    profiles: ClassVar = {"tiny": Profile("answers without a model")}
 
     def tasks(self):
         return ("all",)

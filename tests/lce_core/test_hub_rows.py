@@ -14,8 +14,7 @@ import pytest
 from huggingface_hub import constants
 
 from flows.settings import DATA_FOLDER, named_folders
-from lce_core.benchmarks._data import DataSet, Table
-from lce_core.benchmarks._essays import ESSAYS, essays
+from lce_core.benchmarks._data import ESSAYS, DataSet, Table, essays
 from lce_core.benchmarks.longbench import _rows as longbench
 from lce_core.benchmarks.ruler import _documents as documents
 from lce_core.benchmarks.short_context import data as short_context

@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.ruler import RulerPrompt
+from lce_core.benchmarks import Prompt
 
 WHOLE = tuple(
-    RulerPrompt(np.arange(size), f"reference {size}", size / 7, (f"a {size}", "b"), "one")
+    Prompt(
+        np.arange(size),
+        f"reference {size}",
+        size / 7,
+        evidence="c",
+        references=(f"a {size}", "b"),
+        cluster="one",
+        context_tokens=3,
+        labels=("d", "e"),
+        inserted=(1, 2),
+    )
     for size in range(40, 44)
 )
 
@@ -20,7 +29,7 @@ WHOLE = tuple(
 def same(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
     def rows(prompts: Sequence[Prompt]) -> list[Any]:
         return [
-            [type(p), p.ids.dtype, *(getattr(p, field.name) for field in fields(p)[1:]), *p.ids]
+            [p.ids.dtype, *(getattr(p, field.name) for field in fields(p)[1:]), *p.ids]
             for p in prompts
         ]
 

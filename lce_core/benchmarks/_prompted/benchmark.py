@@ -2,101 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
-from lce_core.benchmarks._base import (
-    Benchmark,
-    CellRequest,
-    CellResult,
-    Form,
-    Profile,
-    Sample,
-    Score,
-    score,
-)
+from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score, score
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
+from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
+from lce_core.benchmarks._prompted.labels import compared, label_scores
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,
+    answer_text,
     encode,
     end_of,
     generator,
     prompts_sha256,
     text_answers,
+    token_ids,
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import Estimate, mean_estimate
 
 
-@dataclass(frozen=True)
-class PromptForm(Form):
-    """A profile with prompts in natural language and answers that are scored as text."""
-
-    in_words: ClassVar[bool] = True
-    """False if the answer is a key token of a toy model's vocabulary (`KeyForm`)."""
-    num_samples: int = 0
-
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        return None
-
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        """Return how many successive held-out tokens a prompt of this profile needs.
-
-        Natural-language prompts that need some override `Benchmark.excerpt_tokens` instead.
-        """
-        return 0
-
-    def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        return cell_prompts(
-            benchmark,
-            request,
-            lambda: benchmark.build(request),
-            benchmark.prompt_class,
-            reads_held_out=benchmark.reads_held_out(request.task),
-        )
-
-    def samples(
-        self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
-    ) -> tuple[Sample, ...]:
-        task = request.task
-        answers = text_answers(
-            request,
-            prompts,
-            max_new_tokens=benchmark.new_tokens(task),
-            complete=[partial(benchmark.complete, task, prompt) for prompt in prompts],
-        )
-        return benchmark.scored(task, prompts, answers)
-
-    def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        return benchmark.scores(samples)
-
-    def num_queries(self, task: str) -> int:
-        """Return how many successive prompts make up one sample."""
-        return 1
-
-    def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        return benchmark.new_tokens(task)
-
-    def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        return benchmark.fills_length
-
-    def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Predict the total tokens of a sample's prompts for the cost model, without any data."""
-        return benchmark.prompt_tokens(task, eval_length)
-
-
 class PromptBenchmark(Benchmark):
     """Base class of benchmarks that score generated answers.
 
-    A new benchmark defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides
+    A new benchmark defines `profiles`, `answer_tokens`, `prompt` and `score_answer`. It overrides
     `build` if the prompts of a cell depend on each other, and other methods as needed.
+
+    A profile with `keys` has prompts for toy models (`KeyTask`) instead, whose answers are single
+    tokens. If prompts have a context (`Prompt.context_tokens`), the cell has two more metrics:
+    `choice`, the fraction of questions whose right label is more likely than every other, and
+    `margin`, the log-probability of the right label minus the mean log-probability of the others,
+    in nats. A label's log-probability is the sum over its tokens, after a space.
 
     Prompt and answer must on average fill at least 95 % of the cell's length; otherwise the cell is
     unavailable, because its score would describe a shorter context. `fills_length = False` turns
@@ -109,22 +56,31 @@ class PromptBenchmark(Benchmark):
     """Alternative to a shorter length in an error, such as "set cases: generated"."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
-    forms: ClassVar[Mapping[Profile, PromptForm]]
     answer_tokens: ClassVar[int]
     """Maximum number of tokens generated after a prompt."""
-    prompt_class: ClassVar[type[Prompt]] = Prompt
-    """Class of the prompts that `build` returns and the disk cache restores."""
+    conversation: ClassVar[bool] = False
+    """True asks each question about a context after the model's own answers to the earlier ones."""
 
     @property
-    def form(self) -> PromptForm:
-        return self.forms[self.profile]
+    def in_words(self) -> bool:
+        """False if answers are key tokens of a toy model's vocabulary."""
+        return "keys" not in self.profiles[self.profile].defaults
+
+    def key_task(self, task: str) -> KeyTask | None:
+        """Return the key tokens of a task's prompts; None if its prompts are in words."""
+        keys: KeyTask | None = self.profiles[self.profile].defaults.get("keys")
+        return keys
 
     def tasks(self) -> tuple[str, ...]:
         return ("single",)
 
     def num_prompts(self, task: str) -> int:
-        """Return the number of samples of a cell; by default the profile's `num_samples`."""
-        return self.form.num_samples
+        """Return the number of samples of a cell; by default the setting `num_samples`."""
+        return int(self.setting("num_samples") or 0)
+
+    def prompts_per_sample(self, task: str) -> int:
+        key_task = self.key_task(task)
+        return key_task.num_queries if key_task else 1
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
         """Build the prompt of one sample, whose random numbers are its own.
@@ -142,6 +98,15 @@ class PromptBenchmark(Benchmark):
         draws = enumerate(self.draws(request))
         return [self.prompt(request, index, rng) for index, rng in draws]
 
+    def key_prompts(self, request: CellRequest, task: KeyTask) -> Sequence[Prompt]:
+        """Build all prompts of a cell with key tokens."""
+        draws = self.draws(request)
+        return task.prompts(request, self.depths(draws), draws)
+
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        """Return the depth of each sample's key token in per cent; by default a stratified draw."""
+        return strata(draws, 100)
+
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         """Return the score (0..1) of the text that the model generated after `prompt`."""
         raise NotImplementedError
@@ -152,6 +117,9 @@ class PromptBenchmark(Benchmark):
 
     def new_tokens(self, task: str) -> int:
         return self.answer_tokens
+
+    def longest_answer(self, task: str) -> int:
+        return self.new_tokens(task) if self.in_words else 1
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         """Predict the mean tokens of a prompt for the cost model, without any data."""
@@ -166,83 +134,167 @@ class PromptBenchmark(Benchmark):
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if prompts contain held-out text, whose digest their cache key needs."""
-        return False
+        """Return True if prompts in words contain held-out text, by default of the cell's length.
 
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Return the group of dependent samples, such as all prompts about one document.
-
-        The bootstrap resamples a group as a whole. None, the default: all samples are independent.
+        The key of the prompt cache then includes the digest of that text.
         """
-        return None
+        return False
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         """Compute the cell's metrics: by default the mean score of its samples."""
         return (score(self.default_metric, mean_score(samples), higher_is_better=True),)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        return self.form.unavailable(base_model, task, eval_length)
+        key_task = self.key_task(task)
+        return key_task.unavailable(base_model, eval_length) if key_task else None
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        of_form = self.form.excerpt_tokens(base_model, task, eval_length)
-        return of_form or super().excerpt_tokens(base_model, task, eval_length)
+        if key_task := self.key_task(task):
+            return key_task.excerpt_tokens(base_model, eval_length)
+        return eval_length if self.reads_held_out(task) else 0
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)
+        each = self.prompt_tokens(task, eval_length) if self.in_words else eval_length
+        return self.num_prompts(task) * self.prompts_per_sample(task) * each
 
     def answers(self, task: str) -> Answers:
-        return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
+        return Answers(self.num_prompts(task), self.longest_answer(task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
-        samples = self.form.samples(self, request, prompts)
+        samples = self.samples(request, prompts)
         return CellResult(
-            scores=self.form.scores(self, samples),
+            scores=(*self.scores(samples), *label_scores(samples)),
             samples=self.with_ends(request, prompts, samples),
             sequences=sequences,
             prompts_sha256=prompts_sha256(prompts),
         )
 
-    def with_ends(
-        self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
-    ) -> tuple[Sample, ...]:
-        size = self.form.num_queries(request.task)
-        return tuple(
-            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
-            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
-        )
+    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
+        """Return the cell's prompts from the cache; those with key tokens are cheap to build."""
+        if not self.in_words:
+            return tuple(self.fresh_prompts(request))
+        held_out = self.reads_held_out(request.task)
+        return cell_prompts(self, request, self.build, reads_held_out=held_out)
+
+    def fresh_prompts(self, request: CellRequest) -> Sequence[Prompt]:
+        """Build the cell's prompts without the cache."""
+        key_task = self.key_task(request.task)
+        return self.key_prompts(request, key_task) if key_task else self.build(request)
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
         """Return the prompts' lengths in tokens; raise UnavailableError if they are too short."""
         sequences = Sequences.of(len(prompt.ids) for prompt in prompts)
-        if self.form.fills_length(self):
+        if self.fills_length or not self.in_words:
             require_filled(
                 sequences,
-                self.form.answer_tokens(self, request.task),
+                self.longest_answer(request.task),
                 request.eval_length,
                 lambda: self.slack_tokens(request),
                 self.otherwise,
             )
         return sequences
 
-    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        return self.form.prompts(self, request)
+    def samples(self, request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
+        """Generate and score the answers to all prompts."""
+        task = request.task
+        if prompts[0].context_tokens:
+            contexts = self.answered_contexts(request, prompts)
+            return tuple(sample for _, samples, _ in contexts for sample in samples)
+        if self.in_words:
+            answers = text_answers(
+                request,
+                prompts,
+                max_new_tokens=self.new_tokens(task),
+                complete=[partial(self.complete, task, prompt) for prompt in prompts],
+            )
+        else:
+            answers = key_answers(request, prompts)
+        return joined(self.scored(task, prompts, answers), self.prompts_per_sample(task))
+
+    def answered_contexts(
+        self, request: CellRequest, prompts: Sequence[Prompt]
+    ) -> Iterator[tuple[list[Prompt], list[Sample], NDArray[np.float32]]]:
+        """Ask the questions about each context; successive prompts share its forward pass.
+
+        Yields (prompts of the context, their samples, NLL in nats of the context's tokens 1..n-1).
+        """
+        from lce_core.evaluation.shared_context import Question, ask
+
+        task, done, in_words = request.task, 0, self.in_words
+        # In a conversation the stopping rule also decides what the next question follows.
+        stops = in_words and (request.savings or self.conversation)
+
+        def text_of(ids: TokenIds) -> str:
+            return answer_text(request, ids) if in_words else token_name(request, int(ids[0]))
+
+        def label_ids(label: str) -> TokenIds:
+            if in_words:
+                return token_ids(request, f" {label}")
+            return np.array([request.tokenizer.convert_tokens_to_ids(label)], dtype=np.int64)
+
+        def complete(prompt: Prompt, ids: TokenIds) -> bool:
+            return self.complete(task, prompt, text_of(ids))
+
+        for _, group in groupby(prompts, key=lambda prompt: prompt.context):
+            asked = list(group)
+            num_tokens = asked[0].context_tokens
+            found = ask(
+                request.model,
+                asked[0].ids[:num_tokens],
+                [
+                    Question(
+                        prompt.ids[num_tokens:],
+                        tuple(map(label_ids, prompt.labels)),
+                        partial(complete, prompt) if stops else None,
+                    )
+                    for prompt in asked
+                ],
+                max_new_tokens=self.longest_answer(task),
+                num_tokens=request.eval_length,
+                share=request.savings,
+                conversation=self.conversation,
+            )
+            scored = self.scored(task, asked, list(map(text_of, found.answers)), first=done)
+            samples = [
+                compared(sample, prompt, values)
+                for sample, prompt, values in zip(scored, asked, found.log_likelihoods, strict=True)
+            ]
+            done += len(asked)
+            request.report(done, len(prompts))
+            yield asked, samples, found.nll
 
     def scored(
-        self, task: str, prompts: Sequence[Prompt], answers: Sequence[str]
+        self, task: str, prompts: Sequence[Prompt], answers: Sequence[str], first: int = 0
     ) -> tuple[Sample, ...]:
+        """Return a sample, numbered from `first`, for each prompt and its answer."""
+
+        def right(prompt: Prompt, answer: str) -> float:
+            if self.in_words:
+                return self.score_answer(task, prompt, answer)
+            return float(answer == prompt.reference)
+
         return tuple(
             Sample(
                 index,
                 len(prompt.ids),
-                self.score_answer(task, prompt, answer),
+                right(prompt, answer),
                 prompt.depth,
                 answer,
                 prompt.reference,
-                self.cluster(index, prompt),
+                prompt.cluster,
             )
-            for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
+            for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), first)
+        )
+
+    def with_ends(
+        self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
+    ) -> tuple[Sample, ...]:
+        size = self.prompts_per_sample(request.task)
+        return tuple(
+            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
+            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
@@ -291,3 +343,26 @@ def mean_score(samples: Sequence[Sample]) -> Estimate:
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]
     )
+
+
+WORDINGS = ("single", "wording_1", "wording_2")
+_KEY_FRAMES = (("", ""), ("\n", "\n"), (" Key: ", " Key? "))
+
+
+class Worded(PromptBenchmark):
+    """Base class of benchmarks whose prompts have three wordings, each a task of its own."""
+
+    wordings: int = Field(default=1, ge=1, le=len(WORDINGS))
+    """Number of wordings, each a task of its own: "single" is the published prompt, "wording_1" and
+    "wording_2" ask for the same keys at the same depths in other words."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return WORDINGS[: self.wordings]
+
+    def key_task(self, task: str) -> KeyTask | None:
+        keys = super().key_task(task)
+        return keys and replace(keys, frame=_KEY_FRAMES[WORDINGS.index(task)])
+
+    def draws(self, request: CellRequest) -> list[np.random.Generator]:
+        """Leave out the task, so that scores differ between tasks only by the wording."""
+        return super().draws(replace(request, task=WORDINGS[0]))

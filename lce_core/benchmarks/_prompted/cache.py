@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from lce_core.benchmarks._base import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.files import read_prompts, write_prompts
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
-FORMAT = 2
+FORMAT = 3
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
 
-P = TypeVar("P", bound=Prompt)
+Build = Callable[[CellRequest], Sequence[Prompt]]
 
 
 class PromptCache:
@@ -48,10 +48,9 @@ class PromptCache:
     def get(
         self,
         key: Sequence[object],
-        build: Callable[[], Sequence[P]],
-        kind: type[P],
+        build: Callable[[], Sequence[Prompt]],
         folder: Path | None = None,
-    ) -> tuple[P, ...]:
+    ) -> tuple[Prompt, ...]:
         """Return the prompts cached under `key` (JSON values), or build and cache them.
 
         `folder` is shared with other processes; None caches in memory only.
@@ -59,18 +58,18 @@ class PromptCache:
         name = fingerprint(list(key))
         if name not in self._kept:
             file = None if folder is None else folder / f"{name}.safetensors"
-            self._kept[name] = self._read_or_built(file, build, kind)
+            self._kept[name] = self._read_or_built(file, build)
         self._kept.move_to_end(name)
         while len(self._kept) > 1 and self._tokens() > self._max_tokens:
             self._kept.popitem(last=False)
-        return cast(tuple[P, ...], self._kept[name])
+        return self._kept[name]
 
     def _read_or_built(
-        self, file: Path | None, build: Callable[[], Sequence[P]], kind: type[P]
-    ) -> tuple[P, ...]:
+        self, file: Path | None, build: Callable[[], Sequence[Prompt]]
+    ) -> tuple[Prompt, ...]:
         if file is None:
             return tuple(build())
-        if (found := read_prompts(file, kind)) is not None:
+        if (found := read_prompts(file)) is not None:
             return found
         clock = time.perf_counter()
         prompts = tuple(build())
@@ -79,7 +78,7 @@ class PromptCache:
         with contextlib.suppress(OSError):
             # If a file is here, it is damaged. Replace it, or every process would try to read it.
             if dear or file.is_file():
-                write_prompts(file, prompts, kind)
+                write_prompts(file, prompts)
         return prompts
 
     def _tokens(self) -> int:
@@ -92,11 +91,10 @@ CACHE = PromptCache(max_tokens=64 << 20)
 def cell_prompts(
     benchmark: Benchmark,
     request: CellRequest,
-    build: Callable[[], Sequence[P]],
-    kind: type[P],
+    build: Build,
     *,
     reads_held_out: bool = False,
-) -> tuple[P, ...]:
+) -> tuple[Prompt, ...]:
     """Return the prompts of a cell from the cache, or build and cache them.
 
     The cache key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
@@ -105,7 +103,7 @@ def cell_prompts(
     """
     tokenizer = tokenizer_digest(request.tokenizer)
     if tokenizer is None:
-        return tuple(build())
+        return tuple(build(request))
     key = {
         "format": FORMAT,
         "libraries": _releases(),
@@ -117,7 +115,7 @@ def cell_prompts(
         "data": benchmark.digest(request.task, request.data_folders),
         "held_out": _held_out_digest(request.held_out) if reads_held_out else None,
     }
-    return CACHE.get([key], build, kind, request.prompt_folder)
+    return CACHE.get([key], lambda: build(request), request.prompt_folder)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:

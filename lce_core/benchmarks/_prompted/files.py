@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.store.odd_files import put, read_file
 from lce_core.store.parts import from_bytes, to_bytes
 
-P = TypeVar("P", bound=Prompt)
-
 _WRITING = ".writing-"
 _ABANDONED_SECONDS = 3600
 """An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
 
-def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
+def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
     """Write prompts to `file` atomically, and delete unfinished files of crashed processes."""
-    content = _to_bytes(prompts, kind)
+    content = _to_bytes(prompts)
     file.parent.mkdir(parents=True, exist_ok=True)
     _sweep(file.parent)
     aside = file.with_name(f"{_WRITING}{uuid.uuid4().hex}")
@@ -41,16 +39,16 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def read_prompts(file: Path, kind: type[P]) -> tuple[P, ...] | None:
+def read_prompts(file: Path) -> tuple[Prompt, ...] | None:
     """Return the prompts in a file of `write_prompts`; None if it is missing or damaged."""
     try:
-        return _from_bytes(read_file(file), kind)
+        return _from_bytes(read_file(file))
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
 
-def _to_bytes(prompts: Sequence[P], kind: type[P]) -> bytes:
-    others = [field.name for field in fields(kind) if field.name != "ids"]
+def _to_bytes(prompts: Sequence[Prompt]) -> bytes:
+    others = [field.name for field in fields(Prompt) if field.name != "ids"]
     columns = {name: [getattr(prompt, name) for prompt in prompts] for name in others}
     arrays = {
         "ids": np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)]),
@@ -61,7 +59,7 @@ def _to_bytes(prompts: Sequence[P], kind: type[P]) -> bytes:
     return to_bytes(arrays)
 
 
-def _from_bytes(content: bytes, kind: type[P]) -> tuple[P, ...] | None:
+def _from_bytes(content: bytes) -> tuple[Prompt, ...] | None:
     arrays = from_bytes(content)
     if arrays is None:
         return None
@@ -70,7 +68,7 @@ def _from_bytes(content: bytes, kind: type[P]) -> tuple[P, ...] | None:
     rows = [ids[end - length : end] for end, length in zip(ends, arrays["lengths"], strict=True)]
     others = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return tuple(
-        kind(ids=row, **{name: _as_field(value) for name, value in other.items()})
+        Prompt(ids=row, **{name: _as_field(value) for name, value in other.items()})
         for row, other in zip(rows, others, strict=True)
     )
 

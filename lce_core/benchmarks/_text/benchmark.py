@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import repeat
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile, Sample
+from lce_core.benchmarks._base import Benchmark, CellData, CellRequest, Sample
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
@@ -39,37 +37,16 @@ SMALL_BYTES = 64 * 10**6
 Arrays = dict[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class TextForm(Form):
-    """A profile of a text benchmark: how much text it reads, and how it cuts and scores windows."""
-
-    stride: int | None = None
-    """Tokens from one window's start to the next; None means the window's length."""
-    max_tokens: int | None = None
-    """Maximum number of tokens to read, from the start of the text; None reads all."""
-    max_documents: int | None = None
-    """Maximum number of documents to read, from the start of a data set; None reads all."""
-    span_share: int | None = None
-    """Divisor of the trained context that gives `span`; None: `span` is `DEFAULT_SPAN`."""
-
-    def span(self, base_model: LanguageModel) -> int:
-        """Return the default tokens of a bin of positions, or of a window's scored end."""
-        if self.span_share is None:
-            return DEFAULT_SPAN
-        return max(1, base_model.geometry.trained_context // self.span_share)
-
-
 class TextBenchmark(Benchmark):
     """Base class of benchmarks that score the model's loss on text windows.
 
     Each domain of the study's held-out text and each data set is a task. A new benchmark defines
-    `forms`, `num_tokens` and `evaluate`, which scores windows of the tokens from `stream`.
+    `profiles`, `num_tokens` and `evaluate`, which scores windows of the tokens from `stream`.
     """
 
     kind: ClassVar[Kind] = "text"
     seeded: ClassVar[bool] = False
     scores_text: ClassVar[bool] = True
-    forms: ClassVar[Mapping[Profile, TextForm]]
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, one task each."""
@@ -96,10 +73,6 @@ class TextBenchmark(Benchmark):
             )
         return self
 
-    @property
-    def form(self) -> TextForm:
-        return self.forms[self.profile]
-
     def tasks(self) -> tuple[str, ...]:
         return self.domains + self.data_sets
 
@@ -121,48 +94,30 @@ class TextBenchmark(Benchmark):
             return windows
         return min(windows, len(self.published_documents(task)))
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        if task not in self.data_sets:
+    def data_samples(self, cell: CellData) -> int | None:
+        if cell.task not in self.data_sets:
             return None
-        sizes = self.all_documents(base_model, task, data_folders)
-        return min(len(sizes), sum(sizes) // eval_length)
+        sizes = self.all_documents(cell)
+        return min(len(sizes), sum(sizes) // cell.eval_length)
 
-    def all_documents(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        data_folders: Mapping[str, Path],
-        at_least: int = 1,
-    ) -> list[int]:
+    def all_documents(self, cell: CellData, at_least: int = 1) -> list[int]:
+        """Estimate the tokens of each document of a data set, from the files if they are here."""
         try:
-            return document_tokens(base_model, task, data_folders, at_least=at_least)
+            return document_tokens(cell.base_model, cell.task, cell.data_folders, at_least=at_least)
         except UnavailableError:
-            number, mean_tokens = PUBLISHED_SIZES[task]
+            number, mean_tokens = PUBLISHED_SIZES[cell.task]
             return [mean_tokens] * number
 
     def published_documents(self, task: str) -> list[int]:
         number, mean_tokens = PUBLISHED_SIZES[task]
         return [mean_tokens] * min(number, self.document_limit(task) or number)
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
+    def data_sequences(self, cell: CellData) -> Sequences | None:
+        task, length, limit = cell.task, cell.eval_length, self.document_limit(cell.task)
         if task not in self.data_sets:
             return None
-        limit = self.document_limit(task)
-        stream = sum(document_tokens(base_model, task, data_folders, at_most=limit))
-        windows = self.num_tokens(task, eval_length, stream) // eval_length
-        return Sequences({eval_length: windows})
+        stream = sum(document_tokens(cell.base_model, task, cell.data_folders, at_most=limit))
+        return Sequences({length: self.num_tokens(task, length, stream) // length})
 
     def stream_key(self, task: str) -> tuple[object, ...]:
         """Return a cache key of the task's tokens: equal keys mean equal tokens."""
@@ -212,10 +167,21 @@ class TextBenchmark(Benchmark):
             )
 
     def token_limit(self) -> int | None:
-        return self.max_tokens or self.form.max_tokens
+        limit: int | None = self.setting("max_tokens")
+        return limit
 
     def document_limit(self, task: str) -> int | None:
-        return self.max_documents or self.form.max_documents
+        limit: int | None = self.setting("max_documents")
+        return limit
+
+    def span(self, name: str, base_model: LanguageModel) -> int:
+        """Return the setting `name`: tokens of a bin of positions, or of a window's scored end.
+
+        The default is `DEFAULT_SPAN`, or the trained context divided by a profile's `span_share`.
+        """
+        share = self.setting("span_share")
+        trained = base_model.geometry.trained_context
+        return int(self.setting(name) or (max(1, trained // share) if share else DEFAULT_SPAN))
 
     def stores(self, num_losses: int) -> bool:
         if self.store_nll is not None:

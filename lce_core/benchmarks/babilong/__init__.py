@@ -5,8 +5,8 @@ two arguments and of three. The sentences of a story are inserted at random posi
 text, in their order. Questions about one story share the forward pass over its text.
 
 `accuracy` follows BABILong's rule: the first sentence of the answer names the right label and no
-other, apart from labels that the question names. `choice` and `margin` are those of `LabelForm`.
-Intervals resample stories.
+other, apart from labels that the question names. `choice` and `margin` are those of
+`PromptBenchmark`. Intervals resample stories.
 """
 
 from __future__ import annotations
@@ -18,29 +18,26 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    MIN_TEXT,
     CellRequest,
     Examples,
     Kind,
-    LabelForm,
-    LabelPrompt,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
     Source,
+    Stream,
     calls,
     encode,
     generator,
-)
-from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.retrieval import (
-    MIN_TEXT,
-    TokenIds,
     long_streams,
     passed_share,
     random_slice,
+    token_ids,
+    too_long,
 )
 from lce_core.benchmarks.babilong.stories import LABELS, Question, story
-from lce_core.models import LanguageModel
 
 NEW_TOKENS = 20
 """Maximum tokens of an answer, as in BABILong's runs of base models."""
@@ -67,12 +64,11 @@ class BabiLong(PromptBenchmark):
     """Reasoning over facts in a long text: the score is the fraction of right answers."""
 
     kind: ClassVar[Kind] = "reasoning"
-    forms: ClassVar[Mapping[Profile, LabelForm]] = {
-        "clean": LabelForm("100 stories in held-out text", num_samples=100),
-        "fast": LabelForm("20 stories in held-out text", num_samples=20),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("100 stories in held-out text", num_stories=100),
+        "fast": Profile("20 stories in held-out text", num_stories=20),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-    prompt_class: ClassVar[type[Prompt]] = LabelPrompt
 
     num_stories: int | None = Field(default=None, gt=0)
     """Stories per task; None means 100 (clean), 20 (fast)."""
@@ -86,7 +82,7 @@ class BabiLong(PromptBenchmark):
         return tuple(LABELS)
 
     def stories(self) -> int:
-        return self.num_stories or self.form.num_samples
+        return int(self.setting("num_stories"))
 
     def num_prompts(self, task: str) -> int:
         return self.stories() * self.num_questions
@@ -100,29 +96,28 @@ class BabiLong(PromptBenchmark):
     def reads_held_out(self, task: str) -> bool:
         return True
 
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        return eval_length
-
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.stories())]
 
-    def build(self, request: CellRequest) -> list[LabelPrompt]:
+    def build(self, request: CellRequest) -> list[Prompt]:
         streams = long_streams(request, request.eval_length)
         return [
             prompt
-            for rng in self.draws(request)
-            for prompt in self._about(request, random_slice(streams, request.eval_length, rng), rng)
+            for number, rng in enumerate(self.draws(request))
+            for prompt in self._about(
+                request, f"story-{number}", random_slice(streams, request.eval_length, rng), rng
+            )
         ]
 
     def _about(
-        self, request: CellRequest, text: np.ndarray, rng: np.random.Generator
-    ) -> list[LabelPrompt]:
+        self, request: CellRequest, cluster: str, text: Stream, rng: np.random.Generator
+    ) -> list[Prompt]:
         task = request.task
         sentences, questions = story(task, self.max_facts, self.num_questions, rng)
-        facts = [_ids(request, f"\n{sentence}\n") for sentence in sentences]
+        facts = [token_ids(request, f"\n{sentence}\n") for sentence in sentences]
         head = np.array(encode(request, prompt_head(task)), dtype=np.int64)
-        asked = [_ids(request, question_text(one.text)) for one in questions]
+        asked = [token_ids(request, question_text(one.text)) for one in questions]
         spent = len(head) + sum(map(len, facts)) + max(map(len, asked)) + NEW_TOKENS
         room = request.eval_length - spent
         if room < MIN_TEXT:
@@ -132,13 +127,14 @@ class BabiLong(PromptBenchmark):
         pieces = [piece for pair in zip(parts, facts, strict=False) for piece in pair]
         context = np.concatenate([head, *pieces, parts[-1]])
         return [
-            LabelPrompt(
+            Prompt(
                 np.concatenate([context, ids]),
                 one.answer,
                 float(100 * cuts[sentences.index(one.evidence)] / room),
                 evidence=one.evidence,
                 labels=labels(task, one),
                 context_tokens=len(context),
+                cluster=cluster,
             )
             for one, ids in zip(questions, asked, strict=True)
         ]
@@ -148,14 +144,10 @@ class BabiLong(PromptBenchmark):
         return 8
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        known = prompt.labels if isinstance(prompt, LabelPrompt) else LABELS[task]
-        return only_label(answer, prompt.reference, known)
+        return only_label(answer, prompt.reference, prompt.labels or LABELS[task])
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return "." in answer
-
-    def cluster(self, index: int, prompt: Prompt) -> str:
-        return f"story-{index // self.num_questions}"
 
 
 def labels(task: str, question: Question) -> tuple[str, ...]:
@@ -183,10 +175,6 @@ def prompt_head(task: str) -> str:
 
 def question_text(question: str) -> str:
     return f"\n</context>\n\nQuestion: {question}\nAnswer:"
-
-
-def _ids(request: CellRequest, text: str) -> TokenIds:
-    return np.array(encode(request, text, special_tokens=False), dtype=np.int64)
 
 
 BENCHMARK = BabiLong

@@ -12,26 +12,26 @@ lines that fits the length. If it fills less than 95 % of the length, the cell i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
+    DataSet,
     Examples,
-    KeyForm,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     blank_prompt,
     calls,
     strata,
 )
-from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.long_eval.lines import (
     NEW_TOKENS,
     PUBLISHED,
@@ -44,43 +44,26 @@ from lce_core.benchmarks.long_eval.lines import (
 )
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
-from lce_core.models import LanguageModel
-
-
-@dataclass(frozen=True)
-class LineKeys(KeyForm):
-    """A profile whose prompts contain a key token of every family and ask for one of them."""
-
-    def check(self, benchmark: Any) -> None:
-        if benchmark.cases == "published":
-            raise SpecError(
-                "cases",
-                "'published' with profile tiny, whose prompts are held-out text with key tokens",
-                "'published' only with another profile",
-                "omit cases, or choose another profile",
-            )
-
-    def distractors(self, base_model: LanguageModel, task: str) -> int:
-        return base_model.keys.families - 1 if base_model.keys else 0
 
 
 class LongEval(PromptBenchmark):
     """LongEval lines: the score is the fraction of prompts answered with the line's number."""
 
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "50 random lines, or LongChat's published prompts if the data set `long_eval` is given;"
             " scores the last integer of the answer",
             num_samples=50,
         ),
-        "clean": PromptForm(
+        "clean": Profile(
             "100 lines at stratified depths; scores the first integer", num_samples=100
         ),
-        "fast": PromptForm("clean with 50 lines", num_samples=50),
-        "tiny": LineKeys(
+        "fast": Profile("clean with 50 lines", num_samples=50),
+        "tiny": Profile(
             "120 prompts with a key token of every family, for base models with key tokens",
             num_samples=120,
+            keys=KeyTask(num_distractors=None),
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
@@ -94,6 +77,8 @@ class LongEval(PromptBenchmark):
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
+        if self.cases == "published" and not self.in_words:
+            self.refuse(["cases: published"])
         if self.cases == "published" and self.num_samples is not None:
             raise SpecError(
                 "num_samples",
@@ -107,20 +92,12 @@ class LongEval(PromptBenchmark):
         return ("lines",)
 
     def num_prompts(self, task: str) -> int:
-        if self.cases == "published":
-            return PUBLISHED_CASES
-        return self.num_samples or self.form.num_samples
+        return PUBLISHED_CASES if self.cases == "published" else super().num_prompts(task)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (PUBLISHED,) if self.cases == "published" else ()
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
+    def data_samples(self, cell: CellData) -> int | None:
         return PUBLISHED_CASES if self.cases == "published" else None
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
@@ -131,7 +108,7 @@ class LongEval(PromptBenchmark):
         """Return the sha256 of the published files, or of the words in generated lines."""
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
-        return words_digest() if self.form.in_words else None
+        return words_digest() if self.in_words else None
 
     def build(self, request: CellRequest) -> list[Prompt]:
         if self._reads_published(request.data_folders):

@@ -11,10 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._data import DataSet, read_rows
-from lce_core.benchmarks._prompted.filling import last_that_fits, too_long
-from lce_core.benchmarks._prompted.retrieval import Prompt, encode
+from lce_core.benchmarks import (
+    CellRequest,
+    DataSet,
+    Prompt,
+    encode,
+    last_that_fits,
+    read_rows,
+    too_long,
+)
 from lce_core.errors import DataError
 
 HEADER = (

@@ -13,27 +13,31 @@ published average is the mean over tasks. Intervals: bootstrap over documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
+    DataSet,
     Kind,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
+    Seen,
     Sequences,
     Source,
     calls,
+    cut_middle,
+    cut_middle_to_fit,
+    fact_of_files,
+    spread,
 )
-from lce_core.benchmarks._data import DataSet, Seen, fact_of_files, spread
-from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
 from lce_core.benchmarks.longbench._tasks import TASKS, FirstLine, Task
 from lce_core.models import LanguageModel
@@ -45,20 +49,6 @@ _MIN_PROMPT = 32
 """Minimum tokens left for a prompt; fewer would contain only instructions."""
 
 
-@dataclass(frozen=True, eq=False)
-class LongBenchPrompt(Prompt):
-    """A prompt with all reference answers of its row. `reference` is the first of `answers`."""
-
-    answers: tuple[str, ...] = field(kw_only=True)
-    classes: tuple[str, ...] = field(kw_only=True)
-    document: str = field(kw_only=True)
-    """Hash of the document; equal for all prompts about it."""
-
-    @property
-    def right_answers(self) -> tuple[str, ...]:
-        return self.answers
-
-
 class LongBench(PromptBenchmark):
     """LongBench: the score is the mean over rows of the task's own metric, 0 to 1."""
 
@@ -67,14 +57,13 @@ class LongBench(PromptBenchmark):
     fills_length: ClassVar[bool] = False
     default_metric: ClassVar[str] = "score"
     kind: ClassVar[Kind] = "understanding"
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "prompts shortened to the length, which the answer exceeds, as in LCEG"
         ),
-        "clean": PromptForm("prompts shortened to the length minus the answer"),
-        "fast": PromptForm("clean with 100 rows of each task", num_samples=FAST_ROWS),
+        "clean": Profile("prompts shortened to the length minus the answer"),
+        "fast": Profile("clean with 100 rows of each task", num_samples=FAST_ROWS),
     }
-    prompt_class: ClassVar[type[Prompt]] = LongBenchPrompt
 
     first_line: FirstLine = "lceg"
     """Repository whose rule selects the tasks that score only the first line of an answer."""
@@ -100,35 +89,24 @@ class LongBench(PromptBenchmark):
 
     def num_prompts(self, task: str) -> int:
         definition = TASKS[task]
-        return min(definition.num_rows, self._num_samples() or definition.num_rows)
+        return min(definition.num_rows, self.setting("num_samples") or definition.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         definition = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
         return min(eval_length - self._reserved(definition), mean_tokens)
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
-        sizes = _prompt_bytes(task, data_set(task).seen(data_folders))
-        room = eval_length - self._reserved(TASKS[task])
+    def data_sequences(self, cell: CellData) -> Sequences | None:
+        sizes = _prompt_bytes(cell.task, data_set(cell.task).seen(cell.data_folders))
+        room = cell.eval_length - self._reserved(TASKS[cell.task])
         return Sequences.of(
-            min(room, round(sizes[index] / base_model.bytes_per_token))
+            min(room, round(sizes[index] / cell.base_model.bytes_per_token))
             for index in self._chosen(len(sizes))
         )
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int:
-        return data_set(task).num_rows(data_folders, f"{task}.jsonl", TASKS[task].num_rows)
+    def data_samples(self, cell: CellData) -> int:
+        published = TASKS[cell.task].num_rows
+        return data_set(cell.task).num_rows(cell.data_folders, f"{cell.task}.jsonl", published)
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
         num_rows = TASKS[request.task].num_rows
@@ -140,12 +118,12 @@ class LongBench(PromptBenchmark):
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
         return [
-            LongBenchPrompt(
+            Prompt(
                 np.array(cut(request, task.question(row.context, row.given), room), dtype=np.int64),
                 row.answers[0],
-                answers=tuple(row.answers),
-                classes=tuple(row.classes),
-                document=row.document,
+                references=row.answers,
+                labels=row.classes,
+                cluster=row.document,
             )
             for row in self.rows(request)
         ]
@@ -154,23 +132,16 @@ class LongBench(PromptBenchmark):
         return TASKS[task].max_new_tokens
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        row = cast(LongBenchPrompt, prompt)
-        return answer_score(task, answer, row.answers, row.classes, self.first_line)
+        return answer_score(task, answer, prompt.references, prompt.labels, self.first_line)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return TASKS[task].complete(self.first_line)(answer)
-
-    def cluster(self, index: int, prompt: Prompt) -> str:
-        return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
         return 0 if self.profile == "faithful" else task.max_new_tokens
 
     def _chosen(self, num_rows: int) -> list[int]:
-        return spread(num_rows, self._num_samples() or num_rows)
-
-    def _num_samples(self) -> int | None:
-        return self.num_samples or self.form.num_samples or None
+        return spread(num_rows, self.setting("num_samples") or num_rows)
 
 
 def answer_score(

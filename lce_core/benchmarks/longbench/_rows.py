@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks._data import DataSet, Table, read_rows
+from lce_core.benchmarks import DataSet, Table, read_rows
 from lce_core.errors import DataError
 from lce_core.store.identity import fingerprint
 

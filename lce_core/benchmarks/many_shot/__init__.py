@@ -19,37 +19,41 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
-    CellResult,
+    DataSet,
     Examples,
+    KeyTask,
     Kind,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
+    Seen,
     Sequences,
     Source,
     blank_prompt,
     calls,
+    cut_middle,
     encode,
+    fact_of_files,
     generator,
+    passed_share,
+    too_long,
 )
-from lce_core.benchmarks._data import DataSet, Seen, fact_of_files
-from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.truncation import cut_middle
 from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
 from lce_core.benchmarks.many_shot.demonstrations import (
-    TINY_SHOTS,
-    ShotForm,
-    ShotKeys,
     drawn_order,
+    key_demonstrations,
     num_shots,
     prompt_text,
+    shot_text_tokens,
 )
 from lce_core.benchmarks.many_shot.trec import (
     CLASSES,
@@ -65,27 +69,36 @@ from lce_core.models import LanguageModel
 NEW_TOKENS = 64
 QUESTION_TOKENS = 21.73
 """Mean Llama tokens of an example (a TREC question with its class), for cost estimates."""
+_DRAWN: dict[str, Any] = {
+    "shots": (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000),
+    "permutations": 5,
+    "num_questions": 200,
+}
+"""Defaults of prompts in words; the numbers of examples are those of LCEG's evaluation."""
 
 
 class ManyShot(PromptBenchmark):
     """Many-shot learning: the score is the mean over questions, each asked after k examples."""
 
     kind: ClassVar[Kind] = "learning"
-    forms: ClassVar[Mapping[Profile, ShotForm]] = {
-        "faithful": ShotForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "200 questions after one permutation of the examples; long prompts lose their middle,"
             " as in LCEG",
-            permutations=1,
+            **_DRAWN | {"permutations": 1},
         ),
-        "clean": ShotForm(
-            "200 questions after each of five permutations; prompt and answer must fit"
+        "clean": Profile(
+            "200 questions after each of five permutations; prompt and answer must fit", **_DRAWN
         ),
-        "fast": ShotForm("20 questions after each of five permutations", num_questions=20),
-        "tiny": ShotKeys(
+        "fast": Profile(
+            "20 questions after each of five permutations", **_DRAWN | {"num_questions": 20}
+        ),
+        "tiny": Profile(
             "key tokens instead of questions, for base models with key tokens",
-            shots=TINY_SHOTS,
+            shots=(1, 5, 10, 25),
             permutations=10,
             num_questions=12,
+            keys=KeyTask(),
         ),
     }
     # The number of examples of a task determines the length of its prompts.
@@ -104,72 +117,69 @@ class ManyShot(PromptBenchmark):
     """True shows examples in rounds with one example of each class. False shows each class as often
     as a random permutation does."""
 
-    @property
-    def form(self) -> ShotForm:
-        return self.forms[self.profile]
-
     @model_validator(mode="after")
     def _every_task_has_one_name(self) -> ManyShot:
-        if len(set(self._shots())) < len(self._shots()):
+        shots = self.setting("shots")
+        if len(set(shots)) < len(shots):
             raise SpecError(
                 "shots",
-                list(self._shots()),
+                list(shots),
                 "distinct numbers, because each is the name of a task",
                 "remove repeated numbers",
             )
         return self
 
     def tasks(self) -> tuple[str, ...]:
-        return tuple(f"shots_{shots}" for shots in self._shots())
+        return tuple(f"shots_{shots}" for shots in self.setting("shots"))
 
     def num_prompts(self, task: str) -> int:
         return self.orders() * self.questions()
 
     def orders(self) -> int:
-        return self.permutations or self.form.permutations
+        return int(self.setting("permutations"))
 
     def questions(self) -> int:
-        return self.num_questions or self.form.num_questions
+        return int(self.setting("num_questions"))
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         """Count the examples of a permutation once; prompts of `tiny` share no computations."""
-        if not self.form.in_words:
+        if not self.in_words:
             return 1.0
-        question = min(prompt_tokens, QUESTION_TOKENS)
-        each_order = prompt_tokens + (self.questions() - 1) * question
-        return each_order / (self.questions() * prompt_tokens)
+        return passed_share(self.questions(), QUESTION_TOKENS, prompt_tokens)
+
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        minimum = 3 * num_shots(task) + 3
+        if self.in_words:
+            return None
+        if base_model.keys is not None and eval_length < minimum:
+            return (
+                f"eval_length {eval_length}: {task} needs at least {minimum} tokens (query, key and"
+                " a token of text for each example, and the question)"
+            )
+        return KeyTask().unavailable(base_model, max(eval_length, minimum))
+
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return 0 if self.in_words else shot_text_tokens(eval_length, num_shots(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        return (TREC,) if self.form.in_words else ()
+        return (TREC,) if self.in_words else ()
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
-        if not self.form.in_words:
+    def data_sequences(self, cell: CellData) -> Sequences | None:
+        if not self.in_words:
             return None
-        size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
-        expected = min(eval_length, round(size / base_model.bytes_per_token))
-        return Sequences({expected: self.num_prompts(task)})
+        size = _prompt_bytes(num_shots(cell.task), TREC.seen(cell.data_folders))
+        expected = min(cell.eval_length, round(size / cell.base_model.bytes_per_token))
+        return Sequences({expected: self.num_prompts(cell.task)})
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
+    def data_samples(self, cell: CellData) -> int | None:
         """Leave out the ten published test questions that are also in the train file."""
-        if not self.form.in_words:
+        if not self.in_words:
             return None
         published = NUM_QUESTIONS["test.txt"]
-        number = TREC.num_rows(data_folders, "test.txt", published)
+        number = TREC.num_rows(cell.data_folders, "test.txt", published)
         return self.orders() * (number - NUM_REPEATED if number == published else number)
 
     def build(self, request: CellRequest) -> list[Prompt]:
@@ -195,33 +205,39 @@ class ManyShot(PromptBenchmark):
                 what = f"the longest prompt of {request.task} and its answer"
                 raise too_long(request, what, needed, otherwise=" or fewer shots")
         return [
-            Prompt(np.array(row, dtype=np.int64), label)
-            for row, (_, label) in zip(ids, texts, strict=True)
+            Prompt(np.array(row, dtype=np.int64), label, cluster=self._cluster(request, index))
+            for index, (row, (_, label)) in enumerate(zip(ids, texts, strict=True))
         ]
 
-    def evaluate(self, request: CellRequest) -> CellResult:
-        result = super().evaluate(request)
-        # Each seed draws its own permutations and questions: none of them is another seed's.
-        samples = (
-            replace(sample, cluster=f"seed-{request.seed}-{sample.cluster}")
-            for sample in result.samples
-        )
-        return replace(result, samples=tuple(samples))
+    def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:
+        place = ("many_shot", request.task, request.eval_length, request.seed)
+        prompts = [
+            prompt
+            for order in range(self.orders())
+            for prompt in key_demonstrations(
+                request,
+                num_shots(request.task),
+                [generator(*place, order, index) for index in range(self.questions())],
+                generator(*place, order),
+                balanced=self.balanced,
+            )
+        ]
+        return [
+            replace(prompt, cluster=self._cluster(request, index))
+            for index, prompt in enumerate(prompts)
+        ]
+
+    def _cluster(self, request: CellRequest, index: int) -> str:
+        """Group the questions after one permutation; each seed has its own of both."""
+        alone = self.orders() == 1
+        group = f"question-{index}" if alone else f"order-{index // self.questions()}"
+        return f"seed-{request.seed}-{group}"
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return class_share(first_line(answer), prompt.reference, CLASSES)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return has_complete_line(answer)
-
-    def cluster(self, index: int, prompt: Prompt) -> str:
-        """Group the questions that are asked after one permutation."""
-        if self.orders() == 1:
-            return f"question-{index}"
-        return f"order-{index // self.questions()}"
-
-    def _shots(self) -> tuple[int, ...]:
-        return self.shots or self.form.shots
 
 
 def expected_tokens(shots: int) -> float:

@@ -1,70 +1,22 @@
-"""Profiles of many-shot learning, and functions that draw examples and build prompts with them."""
+"""Draw the examples of many-shot learning and build prompts with them."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks import CellRequest, KeyForm, Prompt, PromptForm, generator
-from lce_core.benchmarks._prompted.retrieval import (
+from lce_core.benchmarks import (
+    CellRequest,
+    Prompt,
     key_ids,
-    key_task_reason,
+    keys_of,
     long_streams,
     random_slice,
     token_name,
 )
 from lce_core.benchmarks.longbench._tasks import QUESTION_TYPE
 from lce_core.benchmarks.many_shot.trec import Question
-from lce_core.models import LanguageModel
-
-SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
-"""Numbers of examples in LCEG's evaluation, one task each."""
-TINY_SHOTS = (1, 5, 10, 25)
-
-
-@dataclass(frozen=True)
-class ShotForm(PromptForm):
-    """A profile whose examples and questions are TREC questions."""
-
-    shots: tuple[int, ...] = SHOTS
-    permutations: int = 5
-    num_questions: int = 200
-    """Number of questions per permutation."""
-
-
-@dataclass(frozen=True)
-class ShotKeys(ShotForm, KeyForm):
-    """A profile whose examples are (query token, key token) pairs instead of questions."""
-
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        minimum = 3 * num_shots(task) + 3
-        if base_model.keys is not None and eval_length < minimum:
-            return (
-                f"eval_length {eval_length}: {task} needs at least {minimum} tokens (query, key and"
-                " a token of text for each example, and the question)"
-            )
-        return key_task_reason(base_model, 0, max(eval_length, minimum))
-
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        return shot_text_tokens(eval_length, num_shots(task))
-
-    def build(self, benchmark: Any, request: CellRequest) -> list[Prompt]:
-        place = ("many_shot", request.task, request.eval_length, request.seed)
-        orders, questions = benchmark.orders(), benchmark.questions()
-        return [
-            prompt
-            for order in range(orders)
-            for prompt in key_demonstrations(
-                request,
-                num_shots(request.task),
-                [generator(*place, order, index) for index in range(questions)],
-                generator(*place, order),
-                balanced=benchmark.balanced,
-            )
-        ]
 
 
 def num_shots(task: str) -> int:
@@ -72,7 +24,7 @@ def num_shots(task: str) -> int:
 
 
 def shot_text_tokens(eval_length: int, shots: int) -> int:
-    """Return the text tokens in a prompt of `ShotKeys`: without query and key tokens."""
+    """Return the text tokens in a prompt with key tokens: without query and key tokens."""
     return eval_length - 2 - 2 * shots
 
 
@@ -119,8 +71,7 @@ def key_demonstrations(
     `rng`. After them, each prompt has a different piece of text and the query token of a random
     family. The right answer is its key token, which the model can only infer from the examples.
     """
-    keys = request.base_model.keys
-    assert keys is not None, "unavailable() refuses base models without keys"
+    keys = keys_of(request)
     num_text = shot_text_tokens(request.eval_length, shots)
     streams = long_streams(request, num_text)
     text = np.array_split(random_slice(streams, num_text, rng).astype(np.int64), shots + 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lce_core.benchmarks._data import DataSet, read_text
+from lce_core.benchmarks import DataSet, read_text
 from lce_core.errors import DataError, UnavailableError
 
 TREC = DataSet(

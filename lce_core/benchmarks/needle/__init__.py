@@ -17,48 +17,43 @@ has its own needle and haystack, and no leak.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
+    ESSAYS,
+    WORDINGS,
+    CellData,
     CellRequest,
+    DataSet,
     Examples,
-    KeyForm,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
-    PromptBenchmark,
-    PromptForm,
     Sample,
     Score,
     Sequences,
     Source,
+    Worded,
     blank_prompt,
     calls,
     generator,
     score,
 )
-from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._essays import ESSAYS
-from lce_core.benchmarks._prompted.retrieval import key_prompts
-from lce_core.benchmarks._prompted.wordings import TASKS, Worded, key_frame
 from lce_core.benchmarks.needle.text import (
     FACTS,
     NEW_TOKENS,
     RESERVED_TOKENS,
-    Fact,
     essay_tokens,
     expected_tokens,
     held_out_tokens,
     needle_prompt,
     require_leak,
 )
-from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
-from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
@@ -66,48 +61,27 @@ DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
 _FACT_OF = {fact.answer: fact for fact in FACTS}
 
 
-@dataclass(frozen=True)
-class NeedleKeys(KeyForm):
-    """A profile whose prompts each hide one key token at one of the `DEPTHS`, in their own text."""
-
-    def check(self, benchmark: Any) -> None:
-        refused = ["haystack: essays"] if benchmark.haystack == "essays" else []
-        refused += [name for name in ("needles", "bos_leak") if getattr(benchmark, name)]
-        if refused:
-            raise SpecError(
-                "profile",
-                f"tiny with {', '.join(refused)}",
-                "only trials in profile tiny, which hides key tokens in held-out text",
-                f"omit {', '.join(refused)}, or choose another profile",
-            )
-
-    def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        place = ("needle", TASKS[0], request.eval_length, request.seed)
-        trials = benchmark.num_prompts(request.task) // len(DEPTHS)
-        grid = [(depth, trial) for depth in DEPTHS for trial in range(trials)]
-        draws = [generator(*place, depth, trial) for depth, trial in grid]
-        depths = [depth for depth, _ in grid]
-        return key_prompts(request, 0, depths, draws, frame=key_frame(request.task))
-
-
 class Needle(Worded):
     """Needle in a haystack: the score is the fraction of needles found, over a grid of depths."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "LCEG's prompt with its BOS leak; one trial per depth in text from the start of the"
             " essays; score: word overlap (at most 11/12)",
-            num_samples=len(DEPTHS),
+            trials=1,
+            needles=1,
+            bos_leak=True,
         ),
-        "clean": PromptForm(
+        "clean": Profile(
             "LCEG's prompt without the leak; five trials per depth, each with its own needle and"
             " random excerpt; score: exact match",
-            num_samples=5 * len(DEPTHS),
+            trials=5,
         ),
-        "fast": PromptForm("clean with two trials per depth", num_samples=2 * len(DEPTHS)),
-        "tiny": NeedleKeys(
+        "fast": Profile("clean with two trials per depth", trials=2),
+        "tiny": Profile(
             "one key token in held-out text, for base models with key tokens",
-            num_samples=5 * len(DEPTHS),
+            trials=5,
+            keys=KeyTask(),
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
@@ -123,8 +97,15 @@ class Needle(Worded):
     """Keep beginning-of-sequence tokens inside the prompt, as LCEG's script does; None: only in
     faithful."""
 
+    @model_validator(mode="after")
+    def _settings_have_effect(self) -> Needle:
+        if not self.in_words:
+            text = ["haystack: essays"] if self.haystack == "essays" else []
+            self.refuse(text + [name for name in ("needles", "bos_leak") if getattr(self, name)])
+        return self
+
     def num_prompts(self, task: str) -> int:
-        return len(DEPTHS) * self.trials if self.trials else self.form.num_samples
+        return len(DEPTHS) * int(self.setting("trials"))
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return max(1, eval_length - NEW_TOKENS)
@@ -134,7 +115,7 @@ class Needle(Worded):
 
         Every prompt reuses the tokens of the deepest needle's prompt before its own needle.
         """
-        if not self.form.in_words:
+        if not self.in_words:
             return 1.0
         *shallower, _ = sorted(DEPTHS)
         return (1 + sum(1 - depth / 100 for depth in shallower)) / len(DEPTHS)
@@ -143,16 +124,11 @@ class Needle(Worded):
         """Return the 200 tokens of the length that LCEG's script does not fill with haystack."""
         return RESERVED_TOKENS
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
+    def data_sequences(self, cell: CellData) -> Sequences | None:
         if not self._reads_essays():
             return None
-        return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
+        expected = expected_tokens(cell.base_model, cell.eval_length)
+        return Sequences({expected: self.num_prompts(cell.task)})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (ESSAYS,) if self._reads_essays() else ()
@@ -160,42 +136,47 @@ class Needle(Worded):
     def reads_held_out(self, task: str) -> bool:
         return not self._reads_essays()
 
-    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        if self.form.in_words:
-            return eval_length if self.reads_held_out(task) else 0
-        return super().excerpt_tokens(base_model, task, eval_length)
+    def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:
+        grid = [(depth, trial) for depth in DEPTHS for trial in range(self.setting("trials"))]
+        draws = [self._draw(request, depth, trial) for depth, trial in grid]
+        return task.prompts(request, [depth for depth, _ in grid], draws)
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        place = ("needle", TASKS[0], request.eval_length, request.seed)
-        trials = range(self.num_prompts(request.task) // len(DEPTHS))
+        trials = range(self.setting("trials"))
         # A trial uses one haystack for all depths, so that only the depth differs.
-        draws = [generator(*place, trial) for trial in trials]
-        haystacks = self._haystacks(request, draws)
-        leak = self.profile == "faithful" if self.bos_leak is None else self.bos_leak
+        haystacks = self._haystacks(request, [self._draw(request, trial) for trial in trials])
+        leak, facts = bool(self.setting("bos_leak")), FACTS[: self.setting("needles")]
         if self.bos_leak:
             require_leak(request)
         return [
-            needle_prompt(request, self._fact(trial), haystacks[trial], depth, bos_leak=leak)
+            needle_prompt(
+                request, facts[trial % len(facts)], haystacks[trial], depth, bos_leak=leak
+            )
             for depth in DEPTHS
             for trial in trials
         ]
 
+    def _draw(self, request: CellRequest, *place: int) -> np.random.Generator:
+        return generator("needle", WORDINGS[0], request.eval_length, request.seed, *place)
+
     def _reads_essays(self) -> bool:
-        return self.form.in_words and self.haystack != "held_out"
+        return self.in_words and self.haystack != "held_out"
 
     def _haystacks(self, request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
         if not self._reads_essays():
             return held_out_tokens(request, draws)
-        essays = essay_tokens(request)
+        tokens = essay_tokens(request)
         if self.profile == "faithful":
-            return [essays] * len(draws)
-        starts = [int(rng.integers(len(essays))) for rng in draws]
-        return [essays[start:] + essays[:start] for start in starts]
+            return [tokens] * len(draws)
+        starts = [int(rng.integers(len(tokens))) for rng in draws]
+        return [tokens[start:] + tokens[:start] for start in starts]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
+        if not self.in_words:
+            return super().scores(samples)
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {
             "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
@@ -207,10 +188,6 @@ class Needle(Worded):
 
     def _own_metric(self) -> str:
         return "word_overlap" if self.profile == "faithful" else "exact_match"
-
-    def _fact(self, trial: int) -> Fact:
-        needles = self.needles or (1 if self.profile == "faithful" else len(FACTS))
-        return FACTS[trial % needles]
 
 
 def needle_rouge(reference: str, answer: str) -> float:

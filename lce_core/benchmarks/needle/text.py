@@ -6,11 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._essays import essays
-from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.retrieval import Prompt, encode, long_streams, random_slice
-from lce_core.benchmarks._prompted.wordings import wording_of
+from lce_core.benchmarks import (
+    WORDINGS,
+    CellRequest,
+    Prompt,
+    encode,
+    essays,
+    long_streams,
+    random_slice,
+    too_long,
+)
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 
@@ -69,7 +74,7 @@ def needle_prompt(
     for _ in range(_ROUNDS):
         context = _with_needle(request, needle, haystack[:num_tokens], depth)
         text = request.tokenizer.decode(context, skip_special_tokens=not bos_leak)
-        prompt = _frame(str(text), fact.question, wording_of(request.task))
+        prompt = _frame(str(text), fact.question, WORDINGS.index(request.task))
         ids = encode(request, prompt, names=bos_leak)
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:

@@ -23,110 +23,144 @@ are single tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
+    ESSAYS,
+    CellData,
     CellRequest,
+    DataSet,
     Examples,
+    KeyTask,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     calls,
+    generator,
 )
-from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD
-from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, RulerPrompt, TextTask
+from lce_core.benchmarks.ruler._documents import (
+    HOTPOT,
+    NUM_QUESTIONS,
+    SQUAD,
+    XQUAD,
+    read_hotpot,
+    read_squad,
+)
+from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, TextTask
+from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
+from lce_core.benchmarks.ruler._niah import NIAH, Niah
+from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from lce_core.benchmarks.ruler._search import Search
-from lce_core.benchmarks.ruler._tasks import (
-    TASKS,
-    HaystackSource,
-    QuestionSource,
-    data_set,
-    new_tokens,
-    reads_running_text,
-    text_task,
-)
-from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
 from lce_core.benchmarks.ruler._units import InUnits
+from lce_core.benchmarks.ruler._vt import VariableTracking
+from lce_core.benchmarks.ruler._words import CommonWords, FrequentWords
 from lce_core.evaluation.metrics import string_match_all, string_match_part
 from lce_core.models import LanguageModel
 
-Sizes = Literal["v1", "search"]
-Permutations = Literal["fixed", "per_sample"]
+_PARAGRAPHS = {"squad": SQUAD, "xquad": XQUAD}
+_QUESTIONS = ("qa_1", "qa_2")
+_NEW_TOKENS = {
+    **dict.fromkeys(NIAH, Niah.new_tokens),
+    "vt": VariableTracking.new_tokens,
+    "cwe": CommonWords.new_tokens,
+    "fwe": FrequentWords.new_tokens,
+    **dict.fromkeys(_QUESTIONS, QuestionAnswering.new_tokens),
+}
+TASKS = tuple(_NEW_TOKENS)
+KEY_TASKS = {
+    "niah_single_1": KeyTask(line=NOISE),
+    "niah_single_2": KeyTask(),
+    "niah_multikey_1": KeyTask(num_distractors=3),
+    "niah_multikey_2": KeyTask(num_distractors=7, line=NOISE),
+    "niah_multiquery": KeyTask(num_distractors=3, num_queries=4),
+}
+"""Tasks of the profile `tiny`. Their difficulty comes from the haystack, the distractors and the
+number of queries, which single tokens preserve; the others need uuids, chains or counts."""
+_OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
+"""Parameters of prompts in words, which the profile `tiny` refuses."""
 
 
 class Ruler(PromptBenchmark):
     """RULER: the score is the fraction of the references that the answer contains."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm(
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile(
             "500 prompts, identical to those of RULER's first release (v1)",
             num_samples=500,
+            sizes="v1",
+            permutations="fixed",
         ),
-        "clean": PromptForm(
+        "clean": Profile(
             "500 prompts of the largest size that fits with the answer, each with its own"
             " permutation",
             num_samples=500,
         ),
-        "fast": PromptForm("clean with 100 prompts", num_samples=100),
-        "tiny": RulerKeys("20 prompts with key tokens, in five of the tasks", num_samples=20),
+        "fast": Profile("clean with 100 prompts", num_samples=100),
+        "tiny": Profile(
+            "20 prompts with key tokens, in five of the tasks", num_samples=20, keys=KeyTask()
+        ),
     }
-    prompt_class: ClassVar[type[Prompt]] = RulerPrompt
     otherwise: ClassVar[str] = "use a data set with more documents"
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 500 (faithful, clean), 100 (fast), 20 (tiny)."""
-    haystack: HaystackSource = "essays"
+    haystack: Literal["essays", "held_out"] = "essays"
     """Running text around the needles of niah_single_2, niah_single_3, niah_multikey_1,
     niah_multivalue and niah_multiquery."""
-    questions: QuestionSource = "squad"
+    questions: Literal["squad", "xquad"] = "squad"
     """Data set of qa_1: SQuAD, or the English XQuAD, whose 240 paragraphs suffice for prompts of at
     most 45,000 tokens."""
-    sizes: Sizes | None = None
+    sizes: Literal["v1", "search"] | None = None
     """"v1" grows prompts in the steps of RULER's first release; "search" finds the largest prompt
     that fits for each sample; None means v1 (faithful), search (clean, fast)."""
-    permutations: Permutations | None = None
+    permutations: Literal["fixed", "per_sample"] | None = None
     """"fixed" uses one permutation of documents or words for all samples, "per_sample" draws one
     for each; None means fixed (faithful), per_sample (clean, fast)."""
 
-    def tasks(self) -> tuple[str, ...]:
-        return TASKS if self.form.in_words else tuple(KEY_TASKS)
+    @model_validator(mode="after")
+    def _settings_have_effect(self) -> Ruler:
+        if not self.in_words:
+            self.refuse(sorted(_OF_TEXTS & self.model_fields_set))
+        return self
 
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
+    def tasks(self) -> tuple[str, ...]:
+        return TASKS if self.in_words else tuple(KEY_TASKS)
+
+    def key_task(self, task: str) -> KeyTask | None:
+        return None if self.in_words else KEY_TASKS[task]
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return max(1, eval_length - new_tokens(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        data = data_set(task, self.haystack, self.questions) if self.form.in_words else None
-        return () if data is None else (data,)
+        if not self.in_words:
+            return ()
+        if task in _QUESTIONS:
+            return (_PARAGRAPHS[self.questions] if task == "qa_1" else HOTPOT,)
+        return (ESSAYS,) if reads_running_text(task) and self.haystack == "essays" else ()
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        (data, *_) = self.reads(task) or (None,)
+    def data_samples(self, cell: CellData) -> int | None:
+        (data, *_) = self.reads(cell.task) or (None,)
         if data is None or data.name not in NUM_QUESTIONS:
             return None
         (file, *_) = data.patterns
-        return data.num_rows(data_folders, file, NUM_QUESTIONS[data.name])
+        return data.num_rows(cell.data_folders, file, NUM_QUESTIONS[data.name])
+
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        """Count no excerpt of prompts in words, which repeat a text that is too short."""
+        return 0 if self.in_words else super().excerpt_tokens(base_model, task, eval_length)
 
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out" and reads_running_text(task)
 
     def build(self, request: CellRequest) -> list[Prompt]:
         task, count, draw = self._task(request)
-        if self._sizes() == "v1":
+        if self.setting("sizes") == "v1":
             return [*InUnits(request, task, draw).prompts(count)]
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
@@ -137,38 +171,61 @@ class Ruler(PromptBenchmark):
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
-        return 2 * search.growth(task.units.step) if self._sizes() == "v1" else search.growth(1)
+        v1 = self.setting("sizes") == "v1"
+        return 2 * search.growth(task.units.step) if v1 else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
         return new_tokens(task)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        return match(task, answer, cast(RulerPrompt, prompt).references)
+        return match(task, answer, prompt.right_answers)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return self.score_answer(task, prompt, answer) == 1
 
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return prompt.cluster if isinstance(prompt, RulerPrompt) else None
-
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
+        """Return (task that builds the cell's prompts, number of samples, random draws).
+
+        The number is smaller than `num_prompts` if the data set has too few questions. `faithful`
+        has the wording of RULER's first release, and the first questions of a data set.
+        """
+        name, length, count = request.task, request.eval_length, self.num_prompts(request.task)
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
-        draw = Draw.of(seed, seed if self._permutations() == "fixed" else None)
-        task, count = text_task(
-            request,
-            draw,
-            v1=v1,
-            num_samples=self.num_prompts(request.task),
-            haystack=self.haystack,
-            questions=self.questions,
-        )
-        return task, count, draw
+        draw = Draw.of(seed, seed if self.setting("permutations") == "fixed" else None)
+        if name in _QUESTIONS:
+            collection = (
+                read_squad(request.data_folders, _PARAGRAPHS[self.questions])
+                if name == "qa_1"
+                else read_hotpot(request.data_folders)
+            )
+            chosen = list(range(len(collection.questions)))
+            if not v1:
+                # The seed excludes the length, so that all lengths ask the same questions.
+                rng = generator("ruler", name, request.seed, "questions")
+                chosen = rng.permutation(chosen).tolist()
+            chosen = chosen[:count]
+            return QuestionAnswering(collection, chosen, length), len(chosen), draw
+        if name in NIAH:
+            text = None
+            if reads_running_text(name):
+                read = essay_haystack if self.haystack == "essays" else held_out_haystack
+                text = read(request)
+            return Niah(NIAH[name], length, v1=v1, haystack=text), count, draw
+        match name:
+            case "vt":
+                return VariableTracking(request, draw, v1=v1), count, draw
+            case "cwe":
+                return CommonWords(length, request.seed, v1=v1), count, draw
+            case _:
+                return FrequentWords(length), count, draw
 
-    def _sizes(self) -> Sizes:
-        return self.sizes or ("v1" if self.profile == "faithful" else "search")
 
-    def _permutations(self) -> Permutations:
-        return self.permutations or ("fixed" if self.profile == "faithful" else "per_sample")
+def reads_running_text(task: str) -> bool:
+    return task in NIAH and NIAH[task].haystack == "text"
+
+
+def new_tokens(task: str) -> int:
+    return _NEW_TOKENS[task]
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataRow, DataSet, Table, read_rows
+from lce_core.benchmarks import DataRow, DataSet, Table, read_rows
 from lce_core.errors import DataError
 
 SQUAD = DataSet(

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.benchmarks import Prompt
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 RULER_SEED = 42
@@ -18,18 +18,6 @@ RULER_SEED = 42
 Retry = Literal["redrawn smaller", "redrawn", "smaller"]
 """RULER's reaction to a prompt that is too long: draw a new one a step smaller or of the same size,
 or shrink the same draw by a step."""
-
-
-@dataclass(frozen=True, eq=False)
-class RulerPrompt(Prompt):
-    """A prompt with all its references; `reference` holds them joined by " | "."""
-
-    references: tuple[str, ...] = ()
-    cluster: str | None = None
-
-    @property
-    def right_answers(self) -> tuple[str, ...]:
-        return self.references
 
 
 @dataclass(frozen=True)
@@ -50,13 +38,13 @@ class Draft:
     evidence: str = ""
     """Text at `depth` from which the answer follows, if the answer also stands elsewhere."""
 
-    def prompt(self, ids: list[int]) -> RulerPrompt:
-        return RulerPrompt(
+    def prompt(self, ids: list[int]) -> Prompt:
+        return Prompt(
             np.array(ids, dtype=np.int64),
             " | ".join(self.references),
             self.depth,
-            self.references,
-            self.cluster,
+            references=self.references,
+            cluster=self.cluster,
             evidence=self.evidence,
         )
 

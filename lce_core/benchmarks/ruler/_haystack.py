@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._essays import essays
+from lce_core.benchmarks import CellRequest, essays
 from lce_core.errors import UnavailableError
 
 _BREAK = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]* (?=[\"'\u201c\u2018(\[]*[A-Z0-9])")

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
+from lce_core.benchmarks import CellRequest, Prompt, encode, too_long
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
 from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
@@ -33,7 +31,7 @@ class Search:
     task: TextTask
     order_seed: int | None
 
-    def prompts(self, count: int) -> list[RulerPrompt]:
+    def prompts(self, count: int) -> list[Prompt]:
         """Build `count` prompts, or raise UnavailableError with the minimum length."""
         found = [self.prompt(index) for index in range(count)]
         fitted = [prompt for prompt in found if prompt is not None]
@@ -44,7 +42,7 @@ class Search:
             raise too_long(self.request, what, longest + self.task.new_tokens)
         return fitted
 
-    def prompt(self, index: int) -> RulerPrompt | None:
+    def prompt(self, index: int) -> Prompt | None:
         """Build the prompt of one sample; None if its smallest size does not fit."""
         return self._largest(index, self._start)[1]
 
@@ -66,8 +64,8 @@ class Search:
         aim = (1 + FULL_SHARE) / 2 * self._room
         return min(int(place * aim / len(prompt.ids)), len(self.task.sizes) - 1)
 
-    def _largest(self, index: int, start: int) -> tuple[int, RulerPrompt | None]:
-        room, best = self._room, list[RulerPrompt]()
+    def _largest(self, index: int, start: int) -> tuple[int, Prompt | None]:
+        room, best = self._room, list[Prompt]()
 
         def tokens(place: int) -> int:
             draft = self._draft(place, index)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
+from lce_core.benchmarks import CellRequest, Prompt, encode, too_long
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
 from lce_core.errors import UnavailableError
 
 MAX_TRIES = 100
@@ -66,7 +64,7 @@ class InUnits:
     def _num_special(self) -> int:
         return len(encode(self.request, ""))
 
-    def prompts(self, count: int) -> list[RulerPrompt]:
+    def prompts(self, count: int) -> list[Prompt]:
         size = self.common_size()
         drafts = (self.sample(size, index) for index in range(count))
         return [draft.prompt(ids) for draft, ids in drafts]

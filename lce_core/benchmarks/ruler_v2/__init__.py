@@ -19,31 +19,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
+    DataSet,
     Examples,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     calls,
     generator,
 )
-from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.ruler._documents import HOTPOT, NUM_QUESTIONS, read_hotpot
-from lce_core.benchmarks.ruler._drafts import RulerPrompt, TextTask
+from lce_core.benchmarks.ruler._drafts import TextTask
 from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler_v2 import _documents, _questions
 from lce_core.benchmarks.ruler_v2._documents import NumberedDocuments
 from lce_core.benchmarks.ruler_v2._needles import ManyNeedles
 from lce_core.benchmarks.ruler_v2._questions import MMLU, NUM_ROWS, NumberedQuestions, read_mmlu
-from lce_core.models import LanguageModel
 
 NEW_TOKENS = {
     "mk_niah_basic": 32,
@@ -67,11 +66,10 @@ _SOLVED = ("mk_niah_medium", "mk_niah_hard")
 class RulerV2(PromptBenchmark):
     """RULER v2: the score is the fraction of the references that the answer contains."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "clean": PromptForm("100 prompts per task", num_samples=100),
-        "fast": PromptForm("20 prompts per task", num_samples=20),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("100 prompts per task", num_samples=100),
+        "fast": Profile("20 prompts per task", num_samples=20),
     }
-    prompt_class: ClassVar[type[Prompt]] = RulerPrompt
     otherwise: ClassVar[str] = "use a data set with more rows"
 
     num_samples: int | None = Field(default=None, gt=0)
@@ -79,9 +77,6 @@ class RulerV2(PromptBenchmark):
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEW_TOKENS)
-
-    def num_prompts(self, task: str) -> int:
-        return self.num_samples or self.form.num_samples
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return max(1, eval_length - NEW_TOKENS[task])
@@ -91,19 +86,13 @@ class RulerV2(PromptBenchmark):
             return ()
         return (HOTPOT,) if task in _documents.TASKS else (MMLU,)
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        if task in _NUM_VALUES:
+    def data_samples(self, cell: CellData) -> int | None:
+        if cell.task in _NUM_VALUES:
             return None
-        if task in _documents.TASKS:
+        if cell.task in _documents.TASKS:
             (file,) = HOTPOT.patterns
-            return HOTPOT.num_rows(data_folders, file, NUM_QUESTIONS[HOTPOT.name])
-        return MMLU.num_rows(data_folders, "test", NUM_ROWS["test"])
+            return HOTPOT.num_rows(cell.data_folders, file, NUM_QUESTIONS[HOTPOT.name])
+        return MMLU.num_rows(cell.data_folders, "test", NUM_ROWS["test"])
 
     def build(self, request: CellRequest) -> list[Prompt]:
         task, count = self._task(request)
@@ -117,13 +106,10 @@ class RulerV2(PromptBenchmark):
         return NEW_TOKENS[task]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        return match(task, answer, cast(RulerPrompt, prompt).references)
+        return match(task, answer, prompt.right_answers)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return task in _SOLVED and "\n\n" in answer
-
-    def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return prompt.cluster if isinstance(prompt, RulerPrompt) else None
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int]:
         name, length, folders = request.task, request.eval_length, request.data_folders

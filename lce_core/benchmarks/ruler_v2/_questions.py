@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from lce_core.benchmarks._data import DataRow, DataSet, Table, read_rows
+from lce_core.benchmarks import DataRow, DataSet, Table, read_rows
 from lce_core.benchmarks.ruler._drafts import Draft, Draw, Units, percent
 from lce_core.errors import DataError
 

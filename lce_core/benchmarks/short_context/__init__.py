@@ -21,43 +21,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from lce_core.benchmarks import (
+    Answers,
     Benchmark,
+    CellData,
     CellRequest,
     CellResult,
-    Form,
+    DataSet,
+    Examples,
     Kind,
     Profile,
+    ProfileName,
     Sample,
     Score,
+    Sequences,
+    Source,
+    calls,
+    encode,
     score,
+    spread,
 )
-from lce_core.benchmarks._data import DataSet, spread
-from lce_core.benchmarks._prompted.retrieval import encode
 from lce_core.benchmarks.short_context.data import TASKS, request_bytes
-from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import UnavailableError
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import Estimate, bootstrap_mean, mean_estimate, wilson
 
 NEW_TOKENS = 256
 """Maximum tokens of a generated answer; the harness's default."""
-
-
-@dataclass(frozen=True)
-class QuestionForm(Form):
-    """A profile: the number of questions per task."""
-
-    num_samples: int | None = None
 
 
 class ShortContext(Benchmark):
@@ -67,11 +62,11 @@ class ShortContext(Benchmark):
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "accuracy"
-    forms: ClassVar[Mapping[Profile, QuestionForm]] = {
-        "faithful": QuestionForm("all questions"),
-        "clean": QuestionForm("all questions"),
-        "fast": QuestionForm("500 questions per task, evenly spaced over its data set", 500),
-        "tiny": QuestionForm("20 questions per task, to try the installation", 20),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "faithful": Profile("all questions"),
+        "clean": Profile("all questions"),
+        "fast": Profile("500 questions per task, evenly spaced over its data set", num_samples=500),
+        "tiny": Profile("20 questions per task, to try the installation", num_samples=20),
     }
 
     num_samples: int | None = Field(default=None, gt=0)
@@ -105,34 +100,23 @@ class ShortContext(Benchmark):
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
-    def data_sequences(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> Sequences | None:
+    def data_sequences(self, cell: CellData) -> Sequences | None:
         """Count the mean length for every pass in tasks without `ShortTask.request_texts`."""
-        ratio = base_model.bytes_per_token
-        sizes = request_bytes(task, data_folders)
+        ratio, task, length = cell.base_model.bytes_per_token, cell.task, cell.eval_length
+        sizes = request_bytes(task, cell.data_folders)
         if sizes is None:
             expected = round(LanguageModel.bytes_per_token / ratio * TASKS[task].request_tokens)
-            return Sequences({min(eval_length, expected): self._requests(task)})
+            return Sequences({min(length, expected): self._requests(task)})
         return Sequences.of(
-            min(eval_length, round(size / ratio))
-            for index in spread(len(sizes), self._num_samples() or len(sizes))
+            min(length, round(size / ratio))
+            for index in spread(len(sizes), self.setting("num_samples") or len(sizes))
             for size in sizes[index]
         )
 
-    def data_samples(
-        self,
-        base_model: LanguageModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int:
-        split, data = list(TASKS[task].splits.items())[-1]
-        return data.num_rows(data_folders, split, TASKS[task].num_questions)
+    def data_samples(self, cell: CellData) -> int:
+        task = TASKS[cell.task]
+        split, data = list(task.splits.items())[-1]
+        return data.num_rows(cell.data_folders, split, task.num_questions)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return tuple(TASKS[task].splits.values())
@@ -149,7 +133,9 @@ class ShortContext(Benchmark):
         from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
 
         lm = ExtendedLM(request, new_tokens=NEW_TOKENS)
-        answered = answered_questions(lm, request.task, request.data_folders, self._num_samples())
+        answered = answered_questions(
+            lm, request.task, request.data_folders, self.setting("num_samples")
+        )
         samples = tuple(
             _sample(index, request, subject, question)
             for index, (subject, question) in enumerate(answered)
@@ -165,11 +151,8 @@ class ShortContext(Benchmark):
 
     def _requests(self, task: str) -> int:
         definition = TASKS[task]
-        questions = min(definition.num_questions, self._num_samples() or definition.num_questions)
-        return questions * definition.requests
-
-    def _num_samples(self) -> int | None:
-        return self.num_samples or self.forms[self.profile].num_samples
+        every = definition.num_questions
+        return min(every, self.setting("num_samples") or every) * definition.requests
 
 
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:

@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks._data import (
-    DataRow,
-    DataSet,
-    Seen,
-    Table,
-    fact_of_files,
-    read_rows,
-    read_text,
-)
+from lce_core.benchmarks import DataRow, DataSet, Seen, Table, fact_of_files, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 
 Folders = Mapping[str, Path]

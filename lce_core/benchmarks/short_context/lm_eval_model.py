@@ -14,8 +14,7 @@ import numpy as np
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds, encode, text_answers
+from lce_core.benchmarks import CellRequest, Prompt, TokenIds, encode, text_answers
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.continuations import continuation_log_likelihoods, distinct_inputs
 

@@ -14,7 +14,7 @@ from lm_eval.api.model import LM
 from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.tasks import TaskManager
 
-from lce_core.benchmarks._data import spread
+from lce_core.benchmarks import spread
 from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split, require_rows
 from lce_core.errors import DataError
 

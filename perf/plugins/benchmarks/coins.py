@@ -16,8 +16,8 @@ from lce_core.benchmarks import (
     Benchmark,
     CellRequest,
     CellResult,
-    Form,
     Profile,
+    ProfileName,
     Sample,
     Sequences,
     Source,
@@ -56,7 +56,7 @@ class Coins(Benchmark):
     unit: ClassVar[str] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "heads"
-    forms: ClassVar[Mapping[Profile, Form]] = {"tiny": Form("tosses coins")}
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {"tiny": Profile("tosses coins")}
     num_tasks: int = Field(default=100, gt=0)
     num_samples: int = Field(default=100, gt=0)
 

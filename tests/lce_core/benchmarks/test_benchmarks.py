@@ -14,10 +14,10 @@ import pytest
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks import CellRequest, token_name
 from lce_core.benchmarks import passkey as passkey_module
 from lce_core.benchmarks._data import read_rows
-from lce_core.benchmarks._prompted.retrieval import encode, key_sample
+from lce_core.benchmarks._prompted.retrieval import encode
 from lce_core.benchmarks.needle import text as needle_text
 from lce_core.contracts.toy_text import Streams
 from lce_core.data.tokenised import token_ids
@@ -112,9 +112,9 @@ def test_a_gold_key_scores_one_and_any_other_token_zero():
     request = _request(benchmark, 64)
     prompt = benchmark.prompts(request)[0]
     gold = request.tokenizer.convert_tokens_to_ids(prompt.reference)
-    assert key_sample(request, 0, prompt, gold).score == 1
-    wrong = [token for token in (0, 10, gold - 1, gold + 1, 391, 5000) if token != gold]
-    assert [key_sample(request, 0, prompt, token).score for token in wrong] == [0] * len(wrong)
+    names = [token_name(request, token) for token in (gold, 0, 10, gold - 1, gold + 1, 391, 5000)]
+    scored = benchmark.scored("single", [prompt] * len(names), names)
+    assert [sample.score for sample in scored] == [1] + [0] * 6
 
 
 def _digest(prompts: list[Any]) -> str:
@@ -255,7 +255,7 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("long_eval", {"profile": "tiny", "cases": "published"}, "'published' with profile tiny"),
+        ("long_eval", {"profile": "tiny", "cases": "published"}, "tiny with cases: published"),
         ("long_eval", {"cases": "published", "num_samples": 5}, "50 prompts each"),
         ("longbench", {"profile": "tiny"}, "longbench offers: faithful, clean, fast"),
         ("needle", {"profile": "tiny", "bos_leak": True}, "tiny with bos_leak"),

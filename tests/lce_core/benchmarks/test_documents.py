@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lce_core.benchmarks import CellData
 from lce_core.benchmarks._text.documents import Documents, read_documents
 from lce_core.data.sequences import Sequences
 from lce_core.errors import DataError, UnavailableError
@@ -122,10 +123,10 @@ def test_tokens_over_a_data_set_are_predicted(name, parameters, least_and_most, 
     benchmark = _benchmark(name, data_sets=["pg19"], **parameters)
     request = _request(benchmark, 150, task="pg19", data_folders=folders)
     result = benchmark.evaluate(request)
-    predicted = benchmark.data_sequences(TOY, "pg19", 150, folders)
+    predicted = benchmark.data_sequences(CellData(TOY, "pg19", 150, folders))
     assert predicted is not None
     assert result.num_tokens == pytest.approx(predicted.num_tokens, rel=0.15)
-    assert benchmark.data_sequences(TOY, "code", 150, folders) is None
+    assert benchmark.data_sequences(CellData(TOY, "code", 150, folders)) is None
     documents = {sample.reference for sample in result.samples}
     assert None not in documents
     assert least_and_most[0] <= len(documents) <= least_and_most[1]
@@ -137,7 +138,7 @@ def test_faithful_reports_are_yarns_first_fifty(folders):
         (folder / f"long-{number}.txt").write_text("x" * 16384, encoding="utf-8")
     benchmark = _benchmark("perplexity_documents", profile="faithful", data_sets=["govreport"])
     # Documents of 400 to 800 tokens are passed over; each of the others is one window.
-    predicted = benchmark.data_sequences(TOY, "govreport", 32768, folders)
+    predicted = benchmark.data_sequences(CellData(TOY, "govreport", 32768, folders))
     assert predicted == Sequences({16384: 50})
 
 

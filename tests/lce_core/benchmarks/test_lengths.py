@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks import (
     CellRequest,
-    KeyForm,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Sequences,
 )
 from lce_core.benchmarks._prompted.filling import require_filled
@@ -31,7 +30,7 @@ ANSWER = 10
 class Sized(PromptBenchmark):
     plugin_name: ClassVar[str] = "sized"
     plugin_version: ClassVar[int] = 1
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {"clean": PromptForm("", num_samples=2)}
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {"clean": Profile("", num_samples=2)}
     answer_tokens: ClassVar[int] = ANSWER
     lengths: tuple[int, ...]
     slack: int = 0
@@ -87,7 +86,7 @@ def test_prompts_are_full_from_95_per_cent_of_the_length_on(sizes, answer, lengt
 def test_key_prompts_fill_the_length_whatever_the_form_in_words_does():
     many_shot = benchmark("many_shot", profile="tiny")
     assert not many_shot.fills_length
-    assert isinstance(many_shot.form, KeyForm)
+    assert not many_shot.in_words
     cell = request(many_shot, 128, held_out=streams())
     prompts, longer = many_shot.prompts(cell), replace(cell, eval_length=256)
     with pytest.raises(UnavailableError, match="got prompts of 127 to 127 tokens"):

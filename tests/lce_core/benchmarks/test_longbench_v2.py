@@ -43,7 +43,7 @@ def test_a_prompt_is_the_authors_with_a_begun_answer(tmp_path):
     text = words_tokenizer().decode(prompts[1].ids, skip_special_tokens=True)
     assert text.startswith(TEXT)
     assert text.endswith(END)
-    assert prompts[0].document == prompts[1].document != prompts[2].document
+    assert prompts[0].cluster == prompts[1].cluster != prompts[2].cluster
     assert {prompt.labels for prompt in prompts} == {("(A)", "(B)", "(C)", "(D)")}
 
 

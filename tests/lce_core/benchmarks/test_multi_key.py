@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks.multi_key import KeyPrompt, MultiKey
+from lce_core.benchmarks import CellRequest, Prompt
+from lce_core.benchmarks.multi_key import MultiKey
 from lce_core.contracts.benchmark_cases import TOY, held_out, words_tokenizer
 from lce_core.contracts.toy_text import Streams
 from lce_core.errors import UnavailableError
@@ -33,8 +33,8 @@ def multi_key(**parameters: Any) -> MultiKey:
     return found
 
 
-def contexts(benchmark: MultiKey, cell: CellRequest) -> list[list[KeyPrompt]]:
-    prompts = [prompt for prompt in benchmark.prompts(cell) if isinstance(prompt, KeyPrompt)]
+def contexts(benchmark: MultiKey, cell: CellRequest) -> list[list[Prompt]]:
+    prompts = benchmark.prompts(cell)
     return [list(group) for _, group in groupby(prompts, key=lambda prompt: prompt.context)]
 
 
@@ -46,7 +46,7 @@ def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key():
         assert places == sorted(places)
         for index, (prompt, place) in enumerate(zip(group, places, strict=True)):
             assert text.count(prompt.reference) == 1
-            assert not any(key in text for key in prompt.absent)
+            assert not any(key in text for key in prompt.labels[1:])
             assert index / 3 <= prompt.depth / 100 <= (index + 1) / 3
             # Sentences shift the text behind them.
             assert abs(place - prompt.depth / 100) < 0.2
@@ -59,12 +59,15 @@ def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key():
 def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them():
     text = held_out(in_words=False).tokens["code"]
     cell = replace(request(length=300), held_out=Streams({"code": text[:3000]}))
-    places = [
-        group[0].context for group in contexts(multi_key(profile="tiny", num_contexts=10), cell)
-    ]
+    groups = contexts(multi_key(profile="tiny", num_contexts=10), cell)
     # Two documents of 1,500 tokens hold five texts of 300 each.
-    assert [start for _, start in places] == [0, 0, 300, 300, 600, 600, 900, 900, 1200, 1200]
-    assert len({document for document, _ in places}) == 2
+    starts = []
+    for group in groups:
+        begin = [token for token in group[0].ids.tolist() if token < TOY.keys.first_key][:32]
+        windows = np.lib.stride_tricks.sliding_window_view(text, len(begin))
+        starts.append(int(np.flatnonzero((windows == begin).all(axis=1))[0]) % 1500 // 300)
+    assert starts == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert len({group[0].cluster for group in groups}) == 2
     with pytest.raises(UnavailableError, match="10 texts of 300 tokens in the documents"):
         multi_key(profile="tiny", num_contexts=11).prompts(cell)
 
@@ -85,13 +88,12 @@ def test_margins_and_losses_are_those_of_whole_passes(method):
         for prompt in group:
             after, sample = log_probabilities(prompt.ids)[-1], next(samples)
             right, *wrong = (
-                float(after[tokenizer.convert_tokens_to_ids(key)])
-                for key in (prompt.reference, *prompt.absent)
+                float(after[tokenizer.convert_tokens_to_ids(key)]) for key in prompt.labels
             )
             assert sample.margin == pytest.approx(right - sum(wrong) / len(wrong), abs=1e-5)
             answer = tokenizer.convert_ids_to_tokens(int(after.argmax()))
             assert (sample.prediction, sample.score) == (answer, answer == prompt.reference)
-            assert sample.cluster == prompt.document
+            assert sample.cluster == prompt.cluster
         context = group[0].ids[: group[0].context_tokens]
         nll = -log_probabilities(context)[:-1].gather(-1, torch.from_numpy(context[1:, None]))
         keys = TOY.keys.first_key

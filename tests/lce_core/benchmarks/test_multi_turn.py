@@ -46,9 +46,7 @@ def test_each_turn_follows_the_models_own_answers(name):
             model.begin_request(LENGTH)
             states = model.hidden_states(torch.tensor([history]))[0, -1:]
             likely = model.model.get_output_embeddings()(states).log_softmax(-1)[0]
-            right, *absent = requested.tokenizer.convert_tokens_to_ids(
-                [prompt.reference, *prompt.absent]
-            )
+            right, *absent = requested.tokenizer.convert_tokens_to_ids([*prompt.labels])
             margin = float(likely[right] - likely[absent].mean())
             assert sample.margin == pytest.approx(margin, abs=1e-5)
             history.append(int(likely.argmax()))

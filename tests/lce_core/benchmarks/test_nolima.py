@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lce_core.benchmarks import CellData
 from lce_core.benchmarks.nolima import DEPTHS, Book, read_pairs
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError, UnavailableError
@@ -59,13 +60,12 @@ def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(tmp_p
     assert asked.num_prompts(task) == 10 * 26
     assert asked.score_answer(task, prompt, f"It is {prompt.reference}, I think") == 1
     assert asked.score_answer(task, prompt, prompt.reference.lower()) == 0
-    assert asked.cluster(0, prompt) == prompt.pair
 
 
 def test_the_number_of_pairs_is_that_of_the_folder(tmp_path):
     asked, data = benchmark("nolima"), folders(tmp_path)
-    assert asked.data_samples(TOY, "onehop", 1000, data) == 4
-    assert asked.data_samples(TOY, "onehop", 1000, {}) is None
+    assert asked.data_samples(CellData(TOY, "onehop", 1000, data)) == 4
+    assert asked.data_samples(CellData(TOY, "onehop", 1000, {})) is None
     names = [f"000{number}_T{test}_twohop" for number in (1, 2) for test in (1, 2)]
     assert [one.name for one in read_pairs(data, "twohop")] == names
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lce_core.benchmarks import CellData
 from lce_core.benchmarks.ruler_v2 import NEW_TOKENS, letter, match
 from lce_core.benchmarks.ruler_v2._questions import MMLU, read_mmlu
 from lce_core.benchmarks.ruler_v2._questions import TASKS as QUESTIONS
@@ -153,10 +154,10 @@ def test_a_letter_is_read_as_in_the_reference(answer, expected):
 def test_the_data_set_counts_its_questions_and_refuses_fewer(tmp_path):
     asked = benchmark("ruler_v2")
     data = fixture_folders((MMLU,), tmp_path)
-    assert asked.data_samples(TOY, "mk_niah_hard", 4096, data) == 6
-    assert asked.data_samples(TOY, "mk_niah_hard", 4096, {}) == 14042
-    assert asked.data_samples(TOY, "qa_hard", 4096, {}) == 7405
-    assert asked.data_samples(TOY, "mv_niah_basic", 4096, {}) is None
+    assert asked.data_samples(CellData(TOY, "mk_niah_hard", 4096, data)) == 6
+    assert asked.data_samples(CellData(TOY, "mk_niah_hard", 4096, {})) == 14042
+    assert asked.data_samples(CellData(TOY, "qa_hard", 4096, {})) == 7405
+    assert asked.data_samples(CellData(TOY, "mv_niah_basic", 4096, {})) is None
     (data["mmlu_all"] / "subset.json").unlink()
     with pytest.raises(DataError, match="all 14,042 rows"):
         read_mmlu(data, "test")

@@ -17,7 +17,6 @@ from flows.settings import make_execution
 from lce_core.benchmarks._prompted import cache
 from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.benchmarks._prompted.files import read_prompts
-from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.prompts.reading import places_of, readable_sample
 from lce_core.prompts.rebuilding import rebuilt_cell
@@ -110,7 +109,7 @@ def test_a_computed_cell_keeps_its_prompts_in_the_store(copied, monkeypatch):
     options = make_execution({"home": copied.home, "device": "cpu"})
     assert Runner(store, options, lambda event: None).ensure(step) == "computed"
     (file,) = store.prompts.iterdir()
-    found = read_prompts(file, Prompt) or ()
+    found = read_prompts(file) or ()
     assert [prompt.ids.tolist() for prompt in found] == copied.recorded[cell]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.ruler import RulerPrompt
 from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
 from lce_core.contracts.toy_text import STORY
@@ -95,7 +94,7 @@ def request_for(task: str, length: int, folders: dict[str, Path], **changes: Any
     return replace(request, **changes)
 
 
-def prompts_of(request: CellRequest, **parameters: Any) -> tuple[RulerPrompt, ...]:
+def prompts_of(request: CellRequest, **parameters: Any) -> tuple[Prompt, ...]:
     parameters = {"num_samples": 4, **parameters}
     return ruler(**parameters).prompts(request)  # type: ignore[attr-defined,no-any-return]
 

@@ -17,9 +17,9 @@ import numpy as np
 from lce_core.benchmarks import (
     CellRequest,
     Profile,
+    ProfileName,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Source,
     calls,
     encode,
@@ -33,9 +33,9 @@ Pair = tuple[str, str]
 class JsonKeyValue(PromptBenchmark):
     """Fraction of prompts for which the model finds the value."""
 
-    forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "clean": PromptForm("100 values at evenly spread depths", num_samples=100),
-        "fast": PromptForm("as clean with 20 values", num_samples=20),
+    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+        "clean": Profile("100 values at evenly spread depths", num_samples=100),
+        "fast": Profile("as clean with 20 values", num_samples=20),
     }
     answer_tokens: ClassVar[int] = (
         48  # a UUID has 36 tokens of the toy model, whose tokens are bytes

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from lce_core.benchmarks import LabelForm, LabelPrompt, PromptBenchmark
-from lce_core.benchmarks._prompted.label_form import LabelSample
+from lce_core.benchmarks import Profile, Prompt, PromptBenchmark
+from lce_core.benchmarks._prompted.labels import label_scores
 from lce_core.evaluation.passes import counted
 from lce_core.extension.extending import extend
 from tests.support.cells import TOY
@@ -22,27 +22,25 @@ LENGTH = 200
 class Named(PromptBenchmark):
     """Two questions about each of two texts; the answers are never generated right."""
 
-    forms: ClassVar = {"clean": LabelForm("two texts")}
+    profiles: ClassVar = {"clean": Profile("two texts")}
     answer_tokens = 8
 
     def score_answer(self, task, prompt, answer):
         return 0.0
 
-    def cluster(self, index, prompt):
-        return f"text-{index // 2}"
 
-
-def prompts() -> list[LabelPrompt]:
+def prompts() -> list[Prompt]:
     rng = np.random.default_rng(5)
     texts = rng.integers(256, size=(2, 150))
     return [
-        LabelPrompt(
+        Prompt(
             np.concatenate([text, rng.integers(256, size=size)]),
             label,
             labels=LABELS,
             context_tokens=150,
+            cluster=f"text-{number}",
         )
-        for text in texts
+        for number, text in enumerate(texts)
         for size, label in ((7, "garden"), (20, "a"))
     ]
 
@@ -54,9 +52,9 @@ def test_margins_are_those_of_whole_texts_and_a_context_passes_once(name):
     benchmark = Named()
     request = replace(cell(benchmark, LENGTH), model=model)
     with counted(model) as shared:
-        samples = benchmark.form.samples(benchmark, request, prompts())
+        samples = benchmark.samples(request, prompts())
     with counted(model) as apart:
-        alone = benchmark.form.samples(benchmark, replace(request, savings=False), prompts())
+        alone = benchmark.samples(replace(request, savings=False), prompts())
     assert apart.tokens - shared.tokens >= 2 * 150
     model.begin_request(LENGTH)
     for sample, other, prompt in zip(samples, alone, prompts(), strict=True):
@@ -69,14 +67,11 @@ def test_margins_are_those_of_whole_texts_and_a_context_passes_once(name):
             rows = logits[len(prompt.ids) - 1 : -1]
             found[label] = float(rows.gather(-1, text[len(prompt.ids) :, None]).sum())
         right = found.pop(prompt.reference)
-        assert isinstance(sample, LabelSample)
         assert sample.margin == pytest.approx(right - np.mean([*found.values()]), abs=1e-5)
         assert other.margin == pytest.approx(sample.margin, abs=1e-6)
         best = max(found, key=found.__getitem__)
         assert sample.likeliest == (prompt.reference if right > found[best] else best)
-    scores = {score.metric: score.value for score in benchmark.form.scores(benchmark, samples)}
+    scores = {one.metric: one.value for one in label_scores(samples)}
     chosen = [one.likeliest == one.reference for one in samples]
     margins = [one.margin for one in samples]
-    assert scores == pytest.approx(
-        {"accuracy": 0, "choice": np.mean(chosen), "margin": np.mean(margins)}
-    )
+    assert scores == pytest.approx({"choice": np.mean(chosen), "margin": np.mean(margins)})

@@ -13,7 +13,6 @@ from lce_core.benchmarks._prompted import cache as _prompt_cache
 from lce_core.benchmarks._prompted.cache import PromptCache, cell_prompts
 from lce_core.benchmarks._prompted.files import read_prompts
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.ruler import RulerPrompt
 from lce_core.contracts.toy_text import STORY, streams
 from tests.support.cells import benchmark, request
 from tests.support.ruler.prompts import BPE
@@ -40,7 +39,7 @@ def test_the_cache_builds_each_cell_once_and_forgets_the_oldest():
 
     cache = PromptCache(100)
     for size in (60, 40, 60, 30, 60, 40, 500, 60):
-        found = cache.get(["cell", size], lambda size=size: build(size), Prompt)
+        found = cache.get(["cell", size], lambda size=size: build(size))
         assert len(found[0].ids) == size
     assert built == [60, 40, 30, 40, 500, 60]
 
@@ -56,17 +55,17 @@ def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(tmp_pat
     cache = PromptCache(0, dear_seconds=5)
     for name, seconds, folder in (("a", 4.9, "quick"), ("b", 5, None), ("c", 5, "slow")):
         place = tmp_path / folder if folder else None
-        cache.get([name], lambda seconds=seconds: build(seconds), RulerPrompt, place)
+        cache.get([name], lambda seconds=seconds: build(seconds), place)
     assert [path.name for path in tmp_path.iterdir()] == ["slow"]
     (file,) = (tmp_path / "slow").iterdir()
-    assert same(read_prompts(file, RulerPrompt) or (), WHOLE)
+    assert same(read_prompts(file) or (), WHOLE)
 
 
 def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path):
     def get() -> tuple[Prompt, ...]:
-        return PromptCache(0, dear_seconds=100).get(["k"], lambda: WHOLE, RulerPrompt, tmp_path)
+        return PromptCache(0, dear_seconds=100).get(["k"], lambda: WHOLE, tmp_path)
 
-    PromptCache(0, dear_seconds=0).get(["k"], lambda: WHOLE, RulerPrompt, tmp_path)
+    PromptCache(0, dear_seconds=0).get(["k"], lambda: WHOLE, tmp_path)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
     for damaged in (b"", whole[:-7], whole[:50] + b"?" + whole[51:]):
@@ -78,7 +77,7 @@ def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path):
 def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path):
     (tmp_path / "file").touch()
     cache = PromptCache(0, dear_seconds=0)
-    assert cache.get(["k"], lambda: WHOLE, RulerPrompt, tmp_path / "file") == WHOLE
+    assert cache.get(["k"], lambda: WHOLE, tmp_path / "file") == WHOLE
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -90,12 +89,12 @@ class Counted:
         self._restart()
         before = self._built
         found = cell_prompts(
-            asked, replace(cell, prompt_folder=self._folder), self._build, Prompt, **options
+            asked, replace(cell, prompt_folder=self._folder), self._build, **options
         )
         assert same(found, [Prompt(np.arange(3), "")])
         return self._built > before
 
-    def _build(self) -> Sequence[Prompt]:
+    def _build(self, _: CellRequest) -> Sequence[Prompt]:
         self._built += 1
         return [Prompt(np.arange(3), "")]
 

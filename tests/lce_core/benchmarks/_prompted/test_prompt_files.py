@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks._prompted.files import read_prompts, write_prompts
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.ruler import RulerPrompt
 from tests.support.stored_prompts import WHOLE, same
 
 HOUR = 3600
@@ -23,26 +22,26 @@ tokens = st.lists(st.integers(0, 2**32 - 1), max_size=20)
 ids = tokens.map(lambda row: np.array(row, dtype=np.int64))
 depths = st.none() | st.floats(0, 100)
 plain = st.builds(Prompt, ids, st.text(), depths)
-of_ruler = st.builds(
-    RulerPrompt,
+full = st.builds(
+    Prompt,
     ids,
     st.text(),
     depths,
-    st.lists(st.text(), max_size=3).map(tuple),
-    st.none() | st.text(),
+    references=st.lists(st.text(), max_size=3).map(tuple),
+    cluster=st.none() | st.text(),
+    context_tokens=st.integers(0, 20),
 )
 
 
-@given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
+@given(st.lists(plain, max_size=4) | st.lists(full, min_size=1, max_size=4))
 def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(prompts):
-    kind = type(prompts[0]) if prompts else Prompt
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "new" / "a", Path(folder) / "b"
-        write_prompts(first, prompts, kind)
-        found = read_prompts(first, kind)
+        write_prompts(first, prompts)
+        found = read_prompts(first)
         assert found is not None
         assert same(found, prompts)
-        write_prompts(second, found, kind)
+        write_prompts(second, found)
         assert first.read_bytes() == second.read_bytes()
         assert [file.name for file in first.parent.iterdir()] == ["a"]
 
@@ -50,12 +49,11 @@ def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(pr
 WRITER = """
 import sys
 from pathlib import Path
-import numpy as np
 from lce_core.benchmarks._prompted.files import write_prompts
-from lce_core.benchmarks.ruler import RulerPrompt
-prompts = [RulerPrompt(np.arange(40), "reference 40", 40 / 7, ("a 40", "b"), "one")] * 200
+from tests.support.stored_prompts import WHOLE
+prompts = WHOLE[:1] * 200
 for _ in range(int(sys.argv[2])):
-    write_prompts(Path(sys.argv[1]), prompts, RulerPrompt)
+    write_prompts(Path(sys.argv[1]), prompts)
 """
 
 
@@ -63,7 +61,7 @@ for _ in range(int(sys.argv[2])):
 def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prompts"
-        write_prompts(file, WHOLE, RulerPrompt)
+        write_prompts(file, WHOLE)
         content = bytearray(file.read_bytes())
         place %= len(content)
         if damage == "cut":
@@ -73,16 +71,14 @@ def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage):
         else:
             content += bytes(change)
         file.write_bytes(content)
-        found = read_prompts(file, RulerPrompt)
+        found = read_prompts(file)
         # A blank of the header may have become a tab.
         assert found is None or (damage == "changed" and same(found, WHOLE))
 
 
-def test_prompts_of_another_class_are_not_mistaken(tmp_path):
-    write_prompts(tmp_path / "ruler", WHOLE, RulerPrompt)
-    assert read_prompts(tmp_path / "ruler", Prompt) is None
-    assert read_prompts(tmp_path, Prompt) is None
-    assert read_prompts(tmp_path / "absent", Prompt) is None
+def test_a_folder_or_an_absent_file_holds_no_prompts(tmp_path):
+    assert read_prompts(tmp_path) is None
+    assert read_prompts(tmp_path / "absent") is None
 
 
 @pytest.mark.slow
@@ -95,12 +91,12 @@ def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_pat
         assert any(writer.poll() is None for writer in writers)
         time.sleep(0.01)
     while writers[0].poll() is None:
-        found = read_prompts(file, RulerPrompt)
+        found = read_prompts(file)
         assert found is not None
         assert same(found, expected)
     writers[1].kill()
     assert [writer.wait() for writer in writers] == [0, -9]
-    assert same(read_prompts(file, RulerPrompt) or (), expected)
+    assert same(read_prompts(file) or (), expected)
     assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
 
 
@@ -109,5 +105,5 @@ def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path):
         left = tmp_path / f".writing-{age}"
         left.touch()
         os.utime(left, (time.time() - age,) * 2)
-    write_prompts(tmp_path / "prompts", WHOLE, RulerPrompt)
+    write_prompts(tmp_path / "prompts", WHOLE)
     assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".writing-30"}

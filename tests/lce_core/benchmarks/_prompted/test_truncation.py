@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
+from lce_core.benchmarks import cut_middle, cut_middle_to_fit
 from tests.support.cells import TOY, benchmark, request
 
 BYTES = TOY.tokenizer(None)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import Benchmark, CellRequest
-from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
+from lce_core.benchmarks import Benchmark, CellRequest, cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench._tasks import TASKS
 from lce_core.errors import DataError, UnavailableError
 from tests.support.byte_level import byte_level

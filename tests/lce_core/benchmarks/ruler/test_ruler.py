@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.benchmarks.ruler import TASKS, _vocabulary, new_tokens
-from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
 from lce_core.benchmarks.ruler._niah import NIAH
 from lce_core.benchmarks.ruler._vocabulary import draw_item, pair, plain_words, word_list
+from lce_core.benchmarks.ruler._words import counts
 from lce_core.contracts.toy_text import STORY, Streams
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from lce_core.benchmarks import Prompt
 from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._documents import read_squad
-from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, RulerPrompt
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from tests.support.ruler.prompts import request_for, ruler
 from tests.support.ruler.release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
@@ -22,7 +23,7 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     return release_data(tmp_path_factory.mktemp("data"))
 
 
-def built(task: str, length: int, folders: dict[str, Path]) -> tuple[list[RulerPrompt], list[str]]:
+def built(task: str, length: int, folders: dict[str, Path]) -> tuple[list[Prompt], list[str]]:
     tokenizer = WordPieces()
     request = request_for(task, length, folders, tokenizer=tokenizer)
     benchmark: Any = ruler(profile="faithful", num_samples=NUM_RECORDED)

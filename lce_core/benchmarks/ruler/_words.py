@@ -1,0 +1,106 @@
+"""Common words (cwe) and frequent words (fwe) extraction: words that occur more often than others.
+
+In cwe, ten words of a numbered list are common. In fwe, the r-th most frequent word occurs in
+proportion to 1 / r^2; the most frequent one is noise ("..."), and the task asks for the next three.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from random import Random
+
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draft, Draw, Units, numbered
+from lce_core.benchmarks.ruler._vocabulary import plain_words
+
+COMMON = (
+    "Below is a numbered list of words. In these words, some appear more often than others."
+    " Memorize the ones that appear most often.\n{context}\nQuestion: What are the 10 most common"
+    " words in the above list? Answer: The top 10 words that appear most often in the list are:"
+)
+NUM_COMMON = 10
+SHORT_LENGTH = 4096
+"""RULER repeats words less often, and shows a shorter example, at lengths below 4,096 tokens."""
+FREQUENT = (
+    "Read the following coded text and track the frequency of each coded word. Find the three most"
+    " frequently appeared coded words. {context}\nQuestion: Do not provide any explanation. Please"
+    " ignore the dots '....'. What are the three most frequently appeared words in the above coded"
+    " text? Answer: According to the coded text above, the three most frequently appeared words"
+    " are:"
+)
+ZETA_2 = math.pi**2 / 6
+"""Sum of 1 / rank^2 over all ranks, which normalises word frequencies to 1."""
+WORD_LETTERS = 6
+SMALLEST = 53
+"""Minimum number of words: with fewer, the fourth and fifth most frequent could be equally
+frequent, and the answer ambiguous."""
+
+
+class CommonWords:
+    """Common words extraction; the size of a prompt is its number of distinct words.
+
+    `v1` is the wording of RULER's first release, without a space before the example's answer.
+    """
+
+    new_tokens = 120
+
+    def __init__(self, eval_length: int, seed: int, *, v1: bool) -> None:
+        self._short, self._v1 = eval_length < SHORT_LENGTH, v1
+        self._vocabulary = list(plain_words())
+        Random(RULER_SEED + seed).shuffle(self._vocabulary)
+        most = len(self._vocabulary)
+        self.sizes = range(NUM_COMMON + 1, min(most, eval_length + NUM_COMMON) + 1)
+        self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most)
+
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
+        shot_size, shot_repeats, repeats = (
+            (20, (3, 1), (6, 1)) if self._short else (40, (10, 3), (30, 3))
+        )
+        shot, shot_answer = self._words(shot_size, *shot_repeats, draw)
+        context, common = self._words(size, *repeats, draw)
+        joint = "" if self._v1 else " "
+        example = f"{COMMON.format(context=shot)}{joint}{numbered(shot_answer)}"
+        text = f"{example}\n{COMMON.format(context=context)}"
+        return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
+
+    def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
+        """Return (shuffled list of `size` distinct words as text, its ten common words)."""
+        chosen = draw.rng.sample(self._vocabulary, size)
+        common = chosen[:NUM_COMMON]
+        listed = common * often + chosen[NUM_COMMON:] * seldom
+        draw.shuffle(listed)
+        return numbered(listed), common
+
+
+class FrequentWords:
+    """Frequent words extraction; the size of a prompt is an upper limit of its number of words.
+
+    RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
+    the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same
+    vocabulary at all sizes.
+    """
+
+    new_tokens = 50
+
+    def __init__(self, eval_length: int) -> None:
+        self._vocabulary = max(5, eval_length // 50)
+        self.sizes = range(SMALLEST, SMALLEST + eval_length)
+        step, first = max(1, eval_length // 32), eval_length // WORD_LETTERS
+        self.units = Units(step, first, 0, "smaller", least=SMALLEST)
+
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
+        words = sorted(draw.codes(self._vocabulary, string.ascii_lowercase, WORD_LETTERS))
+        draw.shuffle(words)
+        words[0] = "..."
+        text = [
+            word
+            for word, count in zip(words, counts(size, len(words)), strict=True)
+            for _ in range(count)
+        ]
+        draw.shuffle(text)
+        return Draft(FREQUENT.format(context=" ".join(text)), tuple(words[1:4]), None)
+
+
+def counts(num_words: int, vocabulary: int) -> list[int]:
+    """Return floor(num_words / (rank^2 zeta(2))), the occurrences of each rank's word."""
+    return [int(num_words / (rank * rank * ZETA_2)) for rank in range(1, vocabulary + 1)]
