@@ -75,10 +75,7 @@ def pages_of(home: Path, study: str) -> MlflowPages | None:
       study: name of the study.
     """
     noted = _noted(home).get(study)
-    try:
-        return None if noted is None else MlflowPages(noted.get("team") or server(home), **noted)
-    except TypeError:  # written by another version
-        return None
+    return None if noted is None else MlflowPages(noted["team"] or server(home), **noted)
 
 
 def studies_with_pages(home: Path) -> list[str]:

@@ -110,8 +110,7 @@ def read_contents(catalog: Path, study: str) -> Contents:
     """Read one study from the catalog.
 
     Raises:
-      SpecError: if the catalog or the study does not exist, or an earlier version of lce built the
-        catalog.
+      SpecError: if the catalog or the study does not exist.
     """
     names = [field.name for field in fields(Contents) if field.name != "study"]
     queries = {name: (_SQL / f"{name}.sql").read_text(encoding="utf-8") for name in names}
@@ -130,7 +129,7 @@ def rows_of(
       queries: SQL with the parameter $study, by name.
 
     Raises:
-      SpecError: if the catalog lacks the study, or an earlier version of lce built the catalog.
+      SpecError: if the catalog lacks the study.
     """
     known = [row["study"] for row in read(connection, "SELECT DISTINCT study FROM studies")]
     if study not in known:
@@ -142,7 +141,7 @@ def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) 
     """Run a query and return its rows as dicts.
 
     Raises:
-      SpecError: if an earlier version of lce built the catalog.
+      SpecError: if the catalog lacks a table or column of the query.
     """
     try:
         answer = connection.execute(sql, parameters)

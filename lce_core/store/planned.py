@@ -36,11 +36,13 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 _TEXT_OR_NONE = (str, type(None))
 _CELL = {
-    **dict.fromkeys(("base_model", "method", "benchmark", "task"), str),
-    **dict.fromkeys(("cell", "folder", "checkpoint", "unavailable", "profile"), _TEXT_OR_NONE),
+    **dict.fromkeys(("base_model", "method", "method_name", "benchmark", "kind", "task"), str),
+    **dict.fromkeys(("cell", "folder", "checkpoint", "choice", "unavailable"), _TEXT_OR_NONE),
+    **dict.fromkeys(("profile",), _TEXT_OR_NONE),
     **dict.fromkeys(("frozen", "exact_attention", "waits_for_data"), bool),
     **dict.fromkeys(("seed", "eval_length", "target_context"), int),
-    "train_length": (int, type(None)),
+    **dict.fromkeys(("train_length", "train_tokens"), (int, type(None))),
+    **dict.fromkeys(("learning_rate", "train_flops"), (float, int, type(None))),
     "blocked_by": list,
 }
 _TRAINING = dict.fromkeys(("fingerprint", "checkpoint", "folder"), str)
@@ -75,6 +77,8 @@ _PLAN = {
     "steps": list,
     "kinds": dict,
     "trainings": list,
+    "choices": list,
+    "plugins": list,
 }
 """Keys of a plan, with the types of their values; below, those of its lists' entries."""
 
