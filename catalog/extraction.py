@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.holdings import Holdings, take_stock
 from catalog.long_perplexity import long_perplexities
-from catalog.status import cell_status
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
@@ -288,7 +287,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "study": plan["study"],
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
-                **cell_status(cell, holdings, plan["kinds"]),
+                **holdings.status(cell, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
                 "learning_rate": _learning_rate(cell, holdings),

@@ -6,6 +6,7 @@ samples of done cells while the catalog is built. `queries.logical_digest` exclu
   samples            the scores of cells as arrays, aligned by prompt
   aligned            scores of several methods on the same prompts
   pairs              every method against the others on the same prompts
+  families           tests of these comparisons, corrected within families
   lengths            effective context length of each method
   orders             perplexity against downstream scores, and papers against ours
   seeds              means with intervals for other seeds and prompts
@@ -21,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.depths import retrieval_by_depth
+from catalog.comparisons.families import paired_differences
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import (
     Predicts,
@@ -36,7 +38,6 @@ from catalog.comparisons.pairs import (
     Looks,
     Predicted,
     Prediction,
-    paired_differences,
 )
 from catalog.comparisons.positions import position_differences
 from catalog.comparisons.samples import Cell, read_cells

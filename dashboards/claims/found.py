@@ -23,10 +23,6 @@ _KINDS = get_args(Kind)
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
     """Return every claim of a study, by base model, kind, benchmark, length and topic.
 
-    Args:
-      connection: the catalog, opened by `catalog.queries.open_catalog`.
-      study: name of a study in the catalog.
-
     Raises:
       SpecError: the catalog lacks the study.
     """
