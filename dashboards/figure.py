@@ -26,7 +26,6 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-TEMPLATES.filters["named"] = lambda sentence, variants: names_as_code(sentence, variants)
 _MACROS: Any = TEMPLATES.get_template("macros.html").module
 
 
@@ -173,6 +172,9 @@ def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
     return Markup("").join(
         code(part) if number % 2 else part for number, part in enumerate(name.split(sentence))
     )
+
+
+TEMPLATES.filters["named"] = names_as_code
 
 
 def method_facts(one: Variant) -> dict[str, object]:
