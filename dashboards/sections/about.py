@@ -46,7 +46,8 @@ def section(contents: Contents) -> Markup:
         ],
     )
     texts = map(paragraph, (*words, f"{_PROFILES} {replaced}"))
-    return Markup("").join((*texts, methods.html(), benchmarks.html()))
+    tables = (table.html() for table in (methods, benchmarks) if table.rows)
+    return Markup("").join((*texts, *tables))
 
 
 def _parameters(row: Row) -> str:
