@@ -48,7 +48,6 @@ def answer_apart(
     """Run one read-only query in a child process; return its column names and its rows.
 
     Args:
-      path: Path of the catalog.
       sql: One read-only statement.
       seconds: Time limit in seconds.
       most_rows: Read only this many rows; None: all rows.

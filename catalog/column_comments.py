@@ -27,8 +27,7 @@ SHARED = {
     " trained; NULL if unknown.",
     "benchmark": "Registered name of the benchmark.",
     "kind": "Ability that the benchmark measures: text (loss on running text), retrieval,"
-    " reasoning, understanding (of documents) or learning (from examples in the prompt); NULL for a"
-    " plug-in benchmark of a study that an earlier version planned.",
+    " reasoning, understanding (of documents) or learning (from examples in the prompt).",
     "profile": "Variant of the benchmark: faithful (as in the papers' scripts), clean (without"
     " their known flaws), fast (clean with fewer samples) or tiny (for toy models).",
     "task": "Name of the task within the benchmark.",
@@ -62,11 +61,11 @@ SHARED = {
     "margin": "Log-probability of the right answer minus the mean log-probability of wrong"
     " answers, in nats; NULL if the benchmark does not compare them.",
     "nll": "Mean negative log-likelihood in nats of the tokens of the text that the prompt asks"
-    " about; NULL if the benchmark does not compute it, and in results of earlier versions.",
+    " about; NULL if the benchmark does not compute it.",
     "nll_beyond": "The same for the text's tokens at or after a position that the benchmark's"
     " parameter names, such as the trained context; NULL without this parameter.",
-    "prompt_end": "Last 200 characters of the prompt; NULL without a prompt, and in results of"
-    " earlier versions. `lce prompt` prints the whole prompt.",
+    "prompt_end": "Last 200 characters of the prompt; NULL without a prompt. `lce prompt` prints"
+    " the whole prompt.",
     "depth": "Position of the needle, in per cent of the context: 0 is the start, 100 the end.",
 }
 """Comment by column name."""

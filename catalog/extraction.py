@@ -19,11 +19,10 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.holdings import Holdings, take_stock
 from catalog.long_perplexity import long_perplexities
-from catalog.status import cell_status
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
-from lce_core.store.cell_tables import ADDED, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
 from lce_core.store.study_folders import amendments
 from lce_core.store.verification import kept
@@ -43,6 +42,11 @@ _AXES = (
     "profile",
     "train_length",
     "checkpoint",
+    "target_context",
+    "kind",
+    "method_name",
+    "train_tokens",
+    "train_flops",
 )
 _COMPARISON = (
     "entry",
@@ -77,14 +81,6 @@ _NUMBERS = (
 )
 """Columns that are read from a cell's result, as (prefix of the column name, key in the result,
 keys inside it): column `predicted_tokens` contains `result["predicted"]["tokens"]`."""
-_KINDS_OF_OLD_PLANS = {
-    **dict.fromkeys(("perplexity", "perplexity_documents", "nll_by_position"), "text"),
-    **dict.fromkeys(("needle", "passkey", "ruler", "long_eval", "multi_key"), "retrieval"),
-    **dict.fromkeys(("longbench", "short_context"), "understanding"),
-    "many_shot": "learning",
-}
-"""`Benchmark.kind` by name, for plans without this key. This package does not load benchmarks,
-because they import transformers."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -142,7 +138,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
         "plugin": _table(
             {"study": plan["study"], "profile": None, "profile_summary": None, **plugin}
             for plan in plans
-            for plugin in plan.get("plugins", ())
+            for plugin in plan["plugins"]
         ),
         "expectation": _table(
             {"study": plan["study"], **_OPTIONAL, **comparison}
@@ -291,30 +287,24 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "study": plan["study"],
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
-                "target_context": cell["target_context"],
-                **cell_status(cell, holdings, plan["kinds"]),
+                **holdings.status(cell, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
-                "kind": cell.get("kind", _KINDS_OF_OLD_PLANS.get(cell["benchmark"])),
-                "method_name": cell.get("method_name"),
                 "learning_rate": _learning_rate(cell, holdings),
-                "train_tokens": cell.get("train_tokens"),
-                "train_flops": cell.get("train_flops"),
             }
 
 
 def _learning_rate(cell: Row, holdings: Holdings) -> float | None:
     """Return the planned learning rate, or the chosen one once the choice is done."""
-    choice = holdings.intact(cell["choice"]) if cell.get("choice") else None
+    choice = holdings.intact(cell["choice"]) if cell["choice"] else None
     if choice is not None and choice.result["field"] == "learning_rate":
         return float(choice.result["value"])
-    planned = cell.get("learning_rate")
-    return None if planned is None else float(planned)
+    return None if cell["learning_rate"] is None else float(cell["learning_rate"])
 
 
 def _trial_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     for plan in plans:
-        for choice in plan.get("choices", ()):
+        for choice in plan["choices"]:
             record = holdings.intact(choice["choice"])
             found = record.result if record else {}
             for number, value in enumerate(choice["values"]):
@@ -433,8 +423,6 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         table = file.read(columns=schema.names, use_threads=False)
         if table.schema == schema:
             return table
-        for name in ADDED.intersection(schema.names).difference(table.column_names):
-            table = table.append_column(name, pa.nulls(len(table)))
         return table.select(schema.names).cast(schema)
     except _UNREADABLE as error:
         raise DataError(

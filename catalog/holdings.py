@@ -1,4 +1,4 @@
-"""List the contents of a store: the records of artifacts, damaged artifacts, and failed steps.
+"""List the contents of a store: records of artifacts, damaged artifacts, failed and missing steps.
 
 Only files that records list are read. An artifact that does not match its record counts as damaged.
 The catalog reports the reason; no error is raised.
@@ -6,6 +6,7 @@ The catalog reports the reason; no error is raised.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.store.verification import CHANGED_CONTENT, what_is_wrong
+from lce_core.study.states import State
 
 
 @dataclass
@@ -56,6 +58,42 @@ class Holdings:
             return what_is_wrong(self.artifacts / folder) or "its record.json cannot be read"
         return None
 
+    def status(self, cell: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+        """Return the columns `status`, `reason`, `attempts` and `seconds` of a planned cell.
+
+        `reason` states why the cell is not done and is None if it is done; `seconds` is None unless
+        the cell is done.
+
+        Args:
+          cell: One entry of the plan's `cells`.
+          kinds: Kinds ("rows", "finetune", ...) of the steps on which the study's cells depend, by
+            short fingerprint.
+        """
+        if cell["unavailable"]:
+            return _status("unavailable", cell["unavailable"])
+        short = cell["cell"]
+        record = self.intact(short)
+        if record is not None:
+            return _status("done", None, record.attempts, record.seconds)
+        if failure := self.failures.get(short):
+            # Some cells prove impossible only when they run.
+            if failure["class"] == "unavailable":
+                return _status("unavailable", failure["message"], failure["attempts"])
+            return _status("failed", _cause(failure), failure["attempts"])
+        if trouble := self.trouble(short, cell["folder"]):
+            return _status("missing", f"damaged: {trouble}; the next run computes it again")
+        return _status("missing", self._obstacle(cell["blocked_by"], kinds))
+
+    def _obstacle(self, parents: list[str], kinds: Mapping[str, str]) -> str:
+        waiting = [parent for parent in parents if self.intact(parent) is None]
+        for parent in waiting:
+            if failure := self.failures.get(parent):
+                kind = failure["folder"].split("/")[0]
+                return f"{kind} {parent} failed: {_cause(failure)}"
+        if not waiting:
+            return "not run yet"
+        return f"waits for {kinds[waiting[0]]} {waiting[0]}"
+
 
 def take_stock(store: Store) -> Holdings:
     """Verify every artifact in the store; files unchanged since the last check are not hashed."""
@@ -81,3 +119,13 @@ def _step(record: Record) -> Step:
         fingerprint=record.fingerprint,
         axes=record.axes,
     )
+
+
+def _cause(failure: Mapping[str, Any]) -> str:
+    return f"{failure['class']}: {failure['message']}"
+
+
+def _status(
+    status: State, reason: str | None, attempts: int = 0, seconds: float | None = None
+) -> dict[str, Any]:
+    return {"status": status, "reason": reason, "attempts": attempts, "seconds": seconds}

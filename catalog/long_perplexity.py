@@ -111,7 +111,7 @@ def long_perplexities(plans: list[dict[str, Any]], holdings: Holdings) -> Iterat
             try:
                 rows = list(_rows(cells, trained, holdings))
             except (OSError, ValueError, SafetensorError):
-                continue  # an older version of the benchmark stored other arrays
+                continue  # arrays that cannot be read must not break the catalog
             yield from ({"study": plan["study"], **row} for row in rows)
 
 

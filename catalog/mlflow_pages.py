@@ -68,17 +68,9 @@ class MlflowPages:
 
 
 def pages_of(home: Path, study: str) -> MlflowPages | None:
-    """Return the URLs of a study's pages; None if the study was never written to MLflow.
-
-    Args:
-      home: the store's folder.
-      study: name of the study.
-    """
+    """Return the URLs of a study's pages; None if the study was never written to MLflow."""
     noted = _noted(home).get(study)
-    try:
-        return None if noted is None else MlflowPages(noted.get("team") or server(home), **noted)
-    except TypeError:  # written by another version
-        return None
+    return None if noted is None else MlflowPages(noted["team"] or server(home), **noted)
 
 
 def studies_with_pages(home: Path) -> list[str]:
@@ -94,8 +86,6 @@ def note_pages(
     The file is not locked: only one process at a time may call this.
 
     Args:
-      home: the store's folder.
-      study: name of the study.
       experiment_id: MLflow's id of the study's experiment.
       runs: MLflow's run ids, by `run_key`.
       team: URL of the team's server with these runs; None for the store's own database.

@@ -62,7 +62,6 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
     The connection keeps reading the same file even when a new catalog replaces it.
 
     Args:
-      path: Path of the catalog.
       within: Limits of memory and temporary files; None: those of `catalog.limits.limits()`.
 
     Raises:
@@ -118,7 +117,6 @@ def run_query(
     """Run one read-only query and return its column names and its rows.
 
     Args:
-      path: Path of the catalog.
       sql: One read-only statement; a closing semicolon is allowed.
       limit: Time limit in seconds.
       parameters: Values of the statement's `$name` parameters.

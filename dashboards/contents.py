@@ -1,11 +1,12 @@
 """Load everything that a report shows about one study, with one query per table.
 
 The catalog has already computed means, ranges over seeds and best values; nothing is computed here.
-The query of each field of `Contents` is the file of that name in `sql/`.
+The query of each field of `Contents` has that name in `report.sql`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,83 +19,45 @@ from lce_core.errors import SpecError, did_you_mean
 
 Row = dict[str, Any]
 
-_SQL = Path(__file__).parent / "sql"
-
 
 @dataclass(frozen=True)
 class Contents:
-    """Catalog rows of one study. Each field has the columns of its query in `sql/`."""
+    """Catalog rows of one study. `report.sql` has the query of each field, which describes it."""
 
     study: str
     studies: list[Row]
-    """One row per base model."""
     overview: list[Row]
-    """One row per variant (method, frozen or tuned), in the study's order."""
     registrations: list[Row]
-    """Versions of the hypothesis and the expectations, oldest first."""
     expectations: list[Row]
-    """Comparisons that the study file predicts, with their outcomes."""
     short_context: list[Row]
-    """Comparisons with the base model within its trained context; for perplexities, the relative
-    difference."""
     settled: list[Row]
-    """Variants whose comparisons looks have all settled, by the number of seeds at that time."""
     families: list[Row]
-    """One row per variant, with its method family."""
     scores: list[Row]
-    """Default metric by task, length and method, mean over seeds."""
     sample_counts: list[Row]
-    """Number of prompts or text windows behind each score of one seed, by task and length."""
     standing: list[Row]
-    """Share of comparisons with other methods that each method wins beyond the trained context."""
     nll_differences: list[Row]
-    """Difference of each method's NLL (negative log-likelihood) from the base model's, by band of
-    positions."""
     curves: list[Row]
-    """Negative log-likelihood by position, averaged into 32 bins."""
     benchmarks: list[Row]
-    """Default metric by benchmark, length and method, mean over tasks and seeds."""
     intervals: list[Row]
-    """Mean of each task over seeds, with its 95 % interval for other seeds and prompts."""
     differences: list[Row]
-    """Scores that are significantly better or worse than the base model's on the same prompts."""
     pairs: list[Row]
-    """Comparisons of all pairs of methods, by benchmark and length."""
     duplicates: list[Row]
-    """Pairs of variants with the same score on every document of a text, and on every prompt."""
     depths: list[Row]
-    """Share of needles that each method found, by length and depth."""
     shots: list[Row]
-    """Many-shot accuracy by number of examples in the prompt, with intervals."""
     trainings: list[Row]
-    """Training loss by number of tokens, averaged into 32 bins, mean over seeds."""
     training_settings: list[Row]
-    """Text, steps and optimiser of the training runs, with the methods that used them."""
     trials: list[Row]
-    """Validation loss of each tuned method with each value of the study's `tune`."""
     own_best: list[Row]
-    """Scores of each tuned method at the common and at its own best value of the tuned setting."""
     papers: list[Row]
-    """The study's values next to those printed in papers."""
     agreement: list[Row]
-    """Rank correlation between each paper's order of methods and the study's."""
     violations: list[Row]
-    """Factors other than the method (kernel, hardware, ...) that differ between compared cells."""
     costs: list[Row]
-    """Seconds, tokens and FLOPs of each method."""
     missing: list[Row]
-    """Cells without a result, grouped by reason."""
     environments: list[Row]
-    """Machines, software and commits with which the done cells were computed."""
     described_methods: list[Row]
-    """Summary and source of each method, by its label in the study."""
     described_benchmarks: list[Row]
-    """Summary and source of each benchmark, and what its profile evaluates."""
     sample_answers: list[Row]
-    """Sample answers: at most five per benchmark, at its longest length within the target, one per
-    method and outcome."""
     run: list[Row]
-    """One row: numbers of cells and seeds, profiles, and times of the first and last result."""
 
     def of(self, base_model: str) -> Contents:
         """Return only the rows of one base model; keep all rows that have no column base_model."""
@@ -110,13 +73,20 @@ def read_contents(catalog: Path, study: str) -> Contents:
     """Read one study from the catalog.
 
     Raises:
-      SpecError: if the catalog or the study does not exist, or an earlier version of lce built the
-        catalog.
+      SpecError: if the catalog or the study does not exist.
     """
-    names = [field.name for field in fields(Contents) if field.name != "study"]
-    queries = {name: (_SQL / f"{name}.sql").read_text(encoding="utf-8") for name in names}
     with open_catalog(catalog) as connection:
-        return Contents(study, **rows_of(connection, study, queries))
+        return Contents(study, **rows_of(connection, study, REPORT))
+
+
+def queries_of(file: Path) -> dict[str, str]:
+    """Return the queries of an SQL file by name. A line `-- name: NAME` precedes each query."""
+    _, *parts = re.split(r"^-- name: (\w+)\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+REPORT = queries_of(Path(__file__).with_name("report.sql"))
+"""Queries of the fields of `Contents`."""
 
 
 def rows_of(
@@ -125,12 +95,10 @@ def rows_of(
     """Run each query for a study and return its rows as dicts, by the query's name.
 
     Args:
-      connection: the catalog, opened by `catalog.queries.open_catalog`.
-      study: name of a study in the catalog.
       queries: SQL with the parameter $study, by name.
 
     Raises:
-      SpecError: if the catalog lacks the study, or an earlier version of lce built the catalog.
+      SpecError: if the catalog lacks the study.
     """
     known = [row["study"] for row in read(connection, "SELECT DISTINCT study FROM studies")]
     if study not in known:
@@ -142,7 +110,7 @@ def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) 
     """Run a query and return its rows as dicts.
 
     Raises:
-      SpecError: if an earlier version of lce built the catalog.
+      SpecError: if the catalog lacks a table or column of the query.
     """
     try:
         answer = connection.execute(sql, parameters)

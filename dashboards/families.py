@@ -64,9 +64,6 @@ def families(contents: Contents) -> list[Family]:
 
     The families have the order of `TITLES`; variants of other families form a last group. Within a
     family, variants keep the study's order.
-
-    Args:
-      contents: rows of one base model.
     """
     known = {Variant.of(row): row["family"] for row in contents.families}
     order = [one for one in map(Variant.of, contents.overview) if not one.is_control]
@@ -88,21 +85,13 @@ def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Loo
 
 
 def ordered(contents: Contents) -> list[Variant]:
-    """Return all variants: the controls first, then family by family.
-
-    Args:
-      contents: rows of one base model.
-    """
+    """Return all variants: the controls first, then family by family."""
     found = families(contents)
     return [*controls(contents), *(one for family in found for one in family.variants)]
 
 
 def duplicates(contents: Contents) -> dict[Variant, Variant]:
-    """Return the first variant with the same scores, for each variant that repeats an earlier one.
-
-    Args:
-      contents: rows of one base model.
-    """
+    """Return, for each variant that repeats an earlier one's scores, the first such variant."""
     order = [Variant.of(row) for row in contents.overview]
     found: dict[Variant, Variant] = {}
     for row in contents.duplicates:

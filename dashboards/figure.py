@@ -1,18 +1,47 @@
-"""HTML figures of the report: SVG pictures, a table of their values, and download buttons."""
+"""Tables and figures of the report as HTML. The templates are in `page/`.
+
+Templates escape every text; only a `Markup` is HTML already.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dashboards.contents import Row
 from dashboards.families import Variant
 from lce_core import formats
 
-Value = str | int | float | bool | Variant | None
-MOST_ROWS = 40
-"""Tables with more rows scroll in a box of their own."""
+PAGE = Path(__file__).parent / "page"
+TEMPLATES = Environment(
+    loader=FileSystemLoader(PAGE),
+    autoescape=True,
+    trim_blocks=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+_MACROS: Any = TEMPLATES.get_template("macros.html").module
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An entry of a table: what it shows, and the attributes of its HTML element."""
+
+    shown: str = ""
+    """A text or HTML."""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """Attributes, such as `data-value` with the unrounded number."""
+
+    @property
+    def is_number(self) -> bool:
+        """True if the entry is aligned to the right."""
+        return str(self.facts.get("class", "")).startswith("number")
 
 
 class Best(float):
@@ -32,133 +61,147 @@ class Ranged(float):
         return self
 
 
+Value = str | int | float | bool | Variant | Cell | None
+
+
 @dataclass(frozen=True)
 class Table:
-    """The unrounded values of a figure, as column names and rows. The first column names rows."""
+    """The unrounded values of a table, as column names and rows. The first column names rows."""
 
-    columns: Sequence[str]
+    columns: Sequence[str | Cell]
     rows: Sequence[Sequence[Value]]
     same: Mapping[Variant, Variant] = field(default_factory=dict)
     """Variants that repeat the computation of another one (`dashboards.families.duplicates`)."""
+    kind: str = ""
+    """CSS class."""
+    groups: Sequence[tuple[str, int]] = ()
+    """Titles above the columns but the first, each with its number of columns."""
 
-    def html(self) -> str:
-        """Return an HTML table with rounded numbers; each `data-value` has the unrounded number."""
-        head = "".join(
-            f'<th scope="col"{_aligned(column)}>{escape(name)}</th>'
-            for name, *column in zip(self.columns, *self.rows, strict=True)
-        )
-        body = "".join(
-            f"<tr>{row_head(first, self.same)}{''.join(map(_cell, row))}</tr>"
-            for first, *row in self.rows
-        )
-        return scrollable(f"<tr>{head}</tr>", body)
+    @classmethod
+    def of(cls, rows: Iterable[Row], columns: Mapping[str, str]) -> Table:
+        """Return a table of catalog rows with these columns: a head by column name."""
+        return cls([*columns.values()], [[row[name] for name in columns] for row in rows])
 
+    @property
+    def heads(self) -> Iterator[Cell]:
+        for name, *column in zip(self.columns, *self.rows, strict=True):
+            if isinstance(name, Cell):
+                yield name
+            else:
+                is_number = any(cell_of(one).is_number for one in column)
+                yield Cell(name, {"class": "number"} if is_number else {})
 
-def scrollable(head: str, body: str, kind: str = "") -> str:
-    """Return an HTML table in a box that scrolls if the table is wider than the page.
+    @property
+    def body(self) -> Iterator[tuple[Mapping[str, object], Cell, list[Cell]]]:
+        """Yield attributes, first cell and other cells of each row."""
+        for first, *others in self.rows:
+            facts: Mapping[str, object] = {}
+            head = cell_of(first)
+            if isinstance(first, Variant):
+                facts = method_facts(first)
+                note = Markup(' <span class="same">= {}</span>')
+                again = note.format(code(self.same[first].label)) if first in self.same else ""
+                head = Cell(code(first.label) + again, {"data-csv": first.label})
+            yield facts, head, list(map(cell_of, others))
 
-    Args:
-      head: rows of the header as HTML.
-      body: rows of the body as HTML.
-      kind: CSS class of the table.
-    """
-    long = " long" if body.count("<tr") > MOST_ROWS else ""
-    return (
-        f'<div class="scroll{long}" tabindex="0" role="group" aria-label="table">'
-        f'<table class="{kind}"><thead>{head}</thead><tbody>{body}</tbody></table></div>'
-    )
+    def html(self) -> Markup:
+        """Return an HTML table with rounded numbers."""
+        return Markup(_MACROS.table(self))
 
+    def saved(self, name: str) -> Markup:
+        """Return the table as HTML with a button that saves it as CSV in a file named `name`."""
+        return Markup(_MACROS.saved(name, self))
 
-def heads(*names: str) -> str:
-    """Return the row of a table's header as HTML."""
-    cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
-    return f"<tr>{cells}</tr>"
+    def folded(
+        self, name: str, title: str, about: str, *, is_open: bool = True, note: str = ""
+    ) -> Markup:
+        """Return the table as HTML in a part that a reader opens and saves as CSV.
 
-
-def row_head(value: Value, same: Mapping[Variant, Variant]) -> str:
-    """Return the first cell of a row. A method that repeats another one names that one.
-
-    Args:
-      value: name of the row.
-      same: see `Table.same`.
-    """
-    if not isinstance(value, Variant):
-        return _cell(value).replace("<td", '<th scope="row"', 1).replace("</td>", "</th>")
-    label = escape(value.label)
-    note = f' <span class="same">= {code(same[value].label)}</span>' if value in same else ""
-    return f'<th scope="row" data-csv="{label}">{code(value.label)}{note}</th>'
-
-
-def code(text: str) -> str:
-    """Return the text in code type, as the report shows names of methods."""
-    return f"<code>{escape(text)}</code>"
-
-
-def names_as_code(sentence: str, variants: Iterable[Variant]) -> str:
-    """Return a sentence as HTML, with the names of the variants in code type."""
-    names = sorted({one.label for one in variants if not one.is_control}, key=len, reverse=True)
-    if not names:
-        return escape(sentence)
-    name = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, names))})(?![\w-])")
-    return "".join(
-        code(part) if number % 2 else escape(part)
-        for number, part in enumerate(name.split(sentence))
-    )
+        Args:
+          name: name of the saved file.
+          title, about: texts of the line that opens the part; `title` is bold.
+          is_open: True to show the table at first.
+          note: text above the table.
+        """
+        return Markup(_MACROS.folded(name, title, about, self, is_open, note))
 
 
 def figure(
-    title: str, caption: str, pictures: Iterable[str], table: Table, kind: str = "panels"
-) -> str:
-    """Return the figure as HTML.
+    title: str,
+    caption: str,
+    pictures: Iterable[str],
+    table: Table | None = None,
+    kind: str = "panels",
+) -> Markup:
+    """Return the figure as HTML, with buttons that save its values and pictures.
 
     Args:
       title: Heading of the figure; downloaded files are named after it.
-      caption: Caption as HTML; the caller escapes texts in it.
+      caption: Caption.
       pictures: SVG elements.
       table: Values that the pictures show.
       kind: Layout of the pictures: a CSS class in `report.css`.
     """
-    # Make a picture that may be wider than its frame scrollable by keyboard.
-    focus = ' tabindex="0" role="group" aria-label="picture"' if kind == "wide" else ""
-    shown = "".join(f'<div class="panel"{focus}>{picture}</div>' for picture in pictures)
-    return (
-        f'<figure data-figure="{escape(title)}"><figcaption><h3>{escape(title)}</h3>'
-        f'<p>{caption}</p></figcaption><div class="{kind}">{shown}</div>'
-        f"<details><summary>Table</summary>{table.html()}</details>"
-        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button>'
-        '<button type="button" data-save="svg">SVG</button></div></figure>'
+    return Markup(_MACROS.figure(title, caption, pictures, table, kind))
+
+
+def rendered(template: str, **values: object) -> Markup:
+    """Return the HTML of a template in `page/`."""
+    return Markup(TEMPLATES.get_template(template).render(values))
+
+
+def paragraph(text: str) -> Markup:
+    return Markup("<p>{}</p>").format(text)
+
+
+def code(text: str) -> Markup:
+    """Return the text in code type, as the report shows names of methods."""
+    return Markup("<code>{}</code>").format(text)
+
+
+def link(address: str, text: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(address, text)
+
+
+def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
+    """Return a sentence as HTML, with the names of the variants in code type."""
+    names = sorted({one.label for one in variants if not one.is_control}, key=len, reverse=True)
+    if not names:
+        return Markup.escape(sentence)
+    name = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, names))})(?![\w-])")
+    return Markup("").join(
+        code(part) if number % 2 else part for number, part in enumerate(name.split(sentence))
     )
 
 
-def table_with_csv(name: str, table: Table) -> str:
-    """Return the table as HTML with a button that saves it as CSV in a file named `name`."""
-    return (
-        f'<div data-figure="{escape(name)}">{table.html()}<div class="tools" hidden>'
-        '<button type="button" data-save="csv">CSV</button></div></div>'
-    )
+TEMPLATES.filters["named"] = names_as_code
 
 
-def _cell(value: Value) -> str:
+def method_facts(one: Variant) -> dict[str, object]:
+    """Return the attributes by which the page's script finds elements of a method."""
+    return {"data-method": one.method, "data-frozen": str(one.frozen).lower()}
+
+
+def cell_of(value: Value) -> Cell:
+    """Return a value as the entry of a table, with numbers rounded."""
+    if isinstance(value, Cell):
+        return value
     if value is None:
-        return "<td></td>"
+        return Cell()
     if isinstance(value, bool):
-        return f"<td>{'yes' if value else 'no'}</td>"
+        return Cell("yes" if value else "no")
     if isinstance(value, int):
-        return f'<td class="number" data-value="{value}">{value:,}</td>'
+        return Cell(f"{value:,}", {"class": "number", "data-value": value})
     if isinstance(value, Variant):
-        return f"<td>{code(value.label)}</td>"
+        return Cell(code(value.label))
     if isinstance(value, float):
-        number = formats.score(value)
-        number = f"<b>{number}</b>" if isinstance(value, Best) else number
-        facts = f'data-value="{float(value)!r}"'
+        facts = {"class": "number", "data-value": repr(float(value))}
+        shown = Markup("<b>{}</b>" if isinstance(value, Best) else "{}").format(
+            formats.score(value)
+        )
         if isinstance(value, Ranged) and value.low < value.high:
-            facts += f' data-low="{value.low!r}" data-high="{value.high!r}"'
-            low, high = formats.score(value.low), formats.score(value.high)
-            number += f" <small>[{low}, {high}]</small>"
-        return f'<td class="number" {facts}>{number}</td>'
-    return f"<td>{escape(value)}</td>"
-
-
-def _aligned(column: Sequence[Value]) -> str:
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in column]
-    return ' class="number"' if any(numbers) else ""
+            facts |= {"data-low": repr(value.low), "data-high": repr(value.high)}
+            ends = formats.score(value.low), formats.score(value.high)
+            shown += Markup(" <small>[{}, {}]</small>").format(*ends)
+        return Cell(shown, facts)
+    return Cell(value)

@@ -8,13 +8,12 @@ missing cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from dashboards.comparable import base_context, benchmark_label, comparable
 from dashboards.contents import Contents, Row, read_contents, select
-from dashboards.families import Variant, controls, families
-from dashboards.marks import Place, place, verdicts
+from dashboards.families import controls, families
+from dashboards.scores import Score, base_context, benchmark_label, comparable, scores_of
 from dashboards.writing import write_whole
 from lce_core import formats
 
@@ -37,8 +36,6 @@ def write_latex(catalog: Path, study: str, out: Path) -> Path:
     """Write the tables of one study into one file and return its path.
 
     Args:
-      catalog: Path of the catalog.
-      study: Name of a study in the catalog.
       out: The `.tex` file to write, to be included in a document; its folder is created if missing.
 
     Raises:
@@ -67,8 +64,8 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     name = benchmark_label(benchmark)
     key = benchmark.replace("\n", "-").replace("_", "-")
     context = base_context(study)
-    sure = _sure(contents, rows)
-    legend = _LEGEND if sure else ""
+    scores = {(one, length): it for (one, _, length), it in scores_of(contents, rows).items()}
+    legend = _LEGEND if any(one.verdict for one in scores.values()) else ""
     trained = f", {_plain(context)}" if context else ""
     yield ""
     yield r"\begin{table}"
@@ -82,45 +79,25 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     yield r"    \toprule"
     yield f"    method & {' & '.join(f'{length:,}' for length in lengths)} \\\\"
     for members in (controls(contents), *(family.variants for family in families(contents))):
-        shown = [one for one in members if any(Variant.of(row) == one for row in rows)]
+        shown = [one for one in members if any((one, length) in scores for length in lengths)]
         if shown:
             yield r"    \midrule"
         for one in shown:
-            cells = [_cell(rows, one, length, sure) for length in lengths]
+            cells = [_cell(scores.get((one, length))) for length in lengths]
             yield f"    {_plain(one.label)} & {' & '.join(cells)} \\\\"
     yield r"    \bottomrule"
     yield r"  \end{tabular}"
     yield r"\end{table}"
 
 
-def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str]) -> str:
-    found = select(rows, method=one.method, frozen=one.frozen, eval_length=length)
-    if not found:
+def _cell(score: Score | None) -> str:
+    if score is None:
         return ""
-    (row,) = found
-    if row["value"] is None:
+    if score.value is None:
         return "--"
-    text = formats.score(row["value"])
-    text = f"\\textbf{{{text}}}" if row["is_best"] else text
-    return text + _MARKS.get(sure.get(place(row), ""), "")
-
-
-def _sure(contents: Contents, rows: list[Row]) -> dict[Place, str]:
-    """Return "better" or "worse" for each row that differs significantly from the base model.
-
-    The keys are the rows' `dashboards.marks.place`. If a benchmark has only one task, the verdict
-    on that task also applies to its mean.
-    """
-    found = verdicts(contents)
-    placed = {}
-    for row in rows:
-        benchmark = row["benchmark"].split("\n")[0]  # `comparable` appends the task after a newline
-        tasks = {one["task"] for one in select(contents.scores, benchmark=benchmark)}
-        task = row.get("task") or (tasks.pop() if len(tasks) == 1 else None)
-        verdict = found.get(place({**row, "benchmark": benchmark, "task": task}))
-        if verdict and row["value"] is not None:
-            placed[place(row)] = verdict
-    return placed
+    text = formats.score(score.value)
+    text = f"\\textbf{{{text}}}" if score.is_best else text
+    return text + _MARKS.get(score.verdict or "", "")
 
 
 def _plain(words: str) -> str:

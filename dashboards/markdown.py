@@ -12,25 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
-from dashboards.against_base import band_label, by_variant, difference_text
 from dashboards.charts.heat_map import heat_map_svg
 from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES
-from dashboards.comparable import base_context, comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
-from dashboards.many_shot import pictured
-from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
 from dashboards.registered import registered
+from dashboards.scores import LEGEND, MARKS, Score, base_context, comparable, scores_of
 from dashboards.sections import glance, header, positions, short_context, shots
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -52,8 +48,6 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
     """Write the folder of one study and return the path of README.md.
 
     Args:
-      catalog: Path of the catalog.
-      study: Name of a study in the catalog.
       out: The folder, which is created if missing. Existing files of the same names are replaced.
 
     Raises:
@@ -132,16 +126,15 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
 
 
 def _short_context(contents: Contents) -> Iterator[str]:
-    if not (rows := contents.short_context):
+    if not (compared := contents.short_context):
         return
-    table = short_context.table(rows, {})
+    table = short_context.table(compared, {})
     yield f"\n### {short_context.TITLE}\n"
-    yield f"{short_context.caption(rows)}\n"
-    yield f"| {' | '.join(table.columns)} |"
-    yield f"|---|{'---:|' * (len(table.columns) - 1)}"
-    for name, *cells in table.rows:
-        label = name.label if isinstance(name, Variant) else str(name)
-        yield f"| {plain(label)} | {' | '.join(map(str, cells))} |"
+    yield f"{short_context.caption(compared)}\n"
+    rows = [
+        [one.label if isinstance(one, Variant) else str(one) for one in row] for row in table.rows
+    ]
+    yield from _lines(list(map(str, table.columns)), rows)
     yield ""
 
 
@@ -164,7 +157,7 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
             what = f"negative log-likelihood by position, {plain(task)}, {length:,} tokens"
             yield f"\n![{what}]({file})"
         yield from _against_base(select(contents.nll_differences, **text))
-    for length, rows in pictured(contents.shots):
+    for length, rows in shots.pictured(contents.shots):
         file = _drawn(out, shots.panels(contents, length, rows), name, "many_shot", length)
         yield f"\n![many-shot accuracy by examples, in {length:,} tokens]({file})"
     if scores:
@@ -183,20 +176,20 @@ def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
 
 
 def _against_base(rows: Sequence[Row]) -> Iterator[str]:
-    found = by_variant(rows)
+    found = positions.by_variant(rows)
     if not found:
         return
     length, bands = rows[0]["eval_length"], next(iter(found.values()))
     title = f"{plain(rows[0]['benchmark'])}, {plain(rows[0]['task'])}, {length:,} tokens"
     yield f"\n### {title}, minus the base model, by position: nats per token, lower is better\n"
-    yield f"| method | {' | '.join(map(band_label, bands))} |"
-    yield f"|---|{'---:|' * len(bands)}"
-    for one, mine in found.items():
-        yield f"| {plain(one.label)} | {' | '.join(map(difference_text, mine))} |"
+    yield from _lines(
+        ("method", *map(positions.band_label, bands)),
+        ((one.label, *map(positions.difference_text, mine)) for one, mine in found.items()),
+    )
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
-    first, sure = rows[0], verdicts(contents)
+    first, scores = rows[0], scores_of(contents, rows)
     lengths = sorted({row["eval_length"] for row in rows})
     title = f"{plain(first['benchmark'])}, {plain(first['task'])}"
     known = next((row for row in rows if row["metric"]), None)  # None if not done
@@ -204,39 +197,39 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
         better = "higher" if known["higher_is_better"] else "lower"
         title += f": {plain(known['metric'])}, {better} is better"
     yield f"\n### {title}\n"
-    yield f"| method | {' | '.join(f'{length:,}' for length in lengths)} |"
-    yield f"|---|{'---:|' * len(lengths)}"
-    for method, frozen in dict.fromkeys((row["method"], row["frozen"]) for row in rows):
-        cells = [_cell(contents, rows, (method, frozen, length), sure) for length in lengths]
-        yield f"| {plain(variant_label(method, frozen))} | {' | '.join(cells)} |"
+    yield from _lines(
+        ("method", *(f"{length:,}" for length in lengths)),
+        [
+            (one.label, *(_cell(contents, scores.get((one, first["task"], at))) for at in lengths))
+            for one in dict.fromkeys(map(Variant.of, rows))
+        ],
+    )
 
 
-def _cell(
-    contents: Contents,
-    rows: Sequence[Row],
-    of: tuple[str, bool, int],
-    sure: Mapping[Place, str],
-) -> str:
-    found = select(rows, method=of[0], frozen=of[1], eval_length=of[2])
-    if not found:
+def _lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, whose first column names methods."""
+    yield f"| {' | '.join(columns)} |"
+    yield f"|---|{'---:|' * (len(columns) - 1)}"
+    for name, *cells in rows:
+        yield f"| {plain(name)} | {' | '.join(cells)} |"
+
+
+def _cell(contents: Contents, score: Score | None) -> str:
+    if score is None:
         return ""
-    (row,) = found
-    if row["value"] is None:
-        return f"{row['num_seeds']} of {row['num_planned']} seeds"
+    if score.value is None:
+        return score.hole
+    row = score.row
     low, high = row["lowest"], row["highest"]
     if row["num_planned"] == 1:
-        low, high = _interval(contents, row)
-    text = formats.score(row["value"])
-    text = f"**{text}**" if is_best(row, rows) else text
-    if verdict := sure.get(place(row)):
-        text = f"{text} {MARKS[verdict]}"
+        axes = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
+        found = select(contents.intervals, **{axis: row[axis] for axis in axes})
+        low, high = (found[0]["ci_low"], found[0]["ci_high"]) if found else (None, None)
+    text = formats.score(score.value)
+    text = f"**{text}**" if score.is_best else text
+    if score.verdict:
+        text = f"{text} {MARKS[score.verdict]}"
     return text if low is None else f"{text} [{formats.score(low)}, {formats.score(high)}]"
-
-
-def _interval(contents: Contents, row: Row) -> tuple[Any, Any]:
-    axes = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
-    found = select(contents.intervals, **{axis: row[axis] for axis in axes})
-    return (found[0]["ci_low"], found[0]["ci_high"]) if found else (None, None)
 
 
 def _gaps(contents: Contents) -> Iterator[str]:

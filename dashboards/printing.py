@@ -36,8 +36,6 @@ def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
     """Write the report of one study as an A4 PDF and return `out`.
 
     Args:
-      catalog: Path of the catalog, in the folder of its store.
-      study: Name of a study in the catalog.
       out: The PDF to write. Its folder is created if missing; an existing file is replaced.
       browser: Path of a Chromium or Chrome.
 

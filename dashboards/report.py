@@ -9,14 +9,17 @@ runs in MLflow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
+from functools import partial
 from pathlib import Path
+
+from markupsafe import Markup
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
 from dashboards.claims.summary import Summary, summaries
 from dashboards.contents import Contents, read_contents
 from dashboards.families import NO_EXTENSION, Variant, controls, families
+from dashboards.figure import PAGE, rendered
 from dashboards.sections import (
     about,
     against_length,
@@ -41,11 +44,11 @@ from dashboards.sections import (
 )
 from dashboards.writing import write_whole
 
-_PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("address.js", "report.js", "curves.js", "tables.js")
-_VENDORED = ("vega.min.js", "vega-lite.min.js", "vega-interpreter.js")
-"""Scripts of `page/vendor`, in the order in which they must run."""
-_OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
+_VENDORED = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-interpreter.js")
+"""Scripts that draw interactive charts, in the order in which they must run. `curves.js` runs them
+on demand."""
+_OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
     ("glance", "At a glance", glance.section),
     ("expectations", "The named methods against each other", named.section),
     ("pairs", pairs.TITLE, pairs.section),
@@ -62,11 +65,11 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("papers", "Papers", papers.section),
     ("cost", "Cost", cost.section),
 )
-_ON_PAPER: dict[str, Callable[[Contents], str]] = {
-    "pairs": lambda _: "",  # paper has no lists to pick from
-    "tasks": tasks.on_paper,
+_ON_PAPER: dict[str, Callable[[Contents], Markup]] = {
+    "pairs": lambda _: Markup(),  # paper has no lists to pick from
+    "tasks": partial(tasks.section, on_paper=True),
 }
-_OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
+_OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
     ("about", about.TITLE, about.section),
     ("audit", "Controls", audit.section),
     ("missing", "Without a result", origin.missing),
@@ -78,8 +81,6 @@ def write_report(catalog: Path, study: str, out: Path) -> Path:
     """Write the report of one study and return `out`.
 
     Args:
-      catalog: Path of the catalog, in the folder of its store.
-      study: Name of a study in the catalog.
       out: The HTML file to write. Its folder is created if missing; an existing file is replaced.
 
     Raises:
@@ -92,8 +93,6 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
     """Return the report of one study as HTML text.
 
     Args:
-      catalog: Path of the catalog, in the folder of its store.
-      study: Name of a study in the catalog.
       on_paper: True to render for printing: tables are expanded and fit the width of a sheet, and
         there are no links to MLflow.
 
@@ -117,41 +116,27 @@ def render(
     """Render the page as HTML text.
 
     Args:
-      contents: catalog rows of the study.
-      found: summaries of the study, one per base model.
       pages: addresses of the study's runs in MLflow; None to omit the section.
       on_paper: True to render for printing; see `report_page`.
     """
     parts = [*_parts(contents, on_paper=on_paper)]
     if body := mlflow_links.section(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
-    links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in parts)
-    sections = "".join(
-        f'<section id="{key}"><details class="part"{" open" * on_paper}>'
-        f"<summary><h2>{escape(title)}</h2></summary>{body}</details></section>"
-        for key, title, body in parts
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        # This policy makes the browser refuse every network request of the page.
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
-        " style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(contents.study)}</title>\n<style>\n{_asset('report.css')}</style>\n"
-        # A separate element, because report.js copies it into saved pictures.
-        f'<style id="of-figures">\n{_asset("figures.css")}</style>\n'
-        f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
-        f"{header.section(contents, found)}\n"
-        '<div class="bar"><details class="menu"><summary>Sections</summary>'
-        f'<nav aria-label="sections">{links}</nav></details>{_picker(contents)}</div>\n'
-        f'{sections}\n</main>\n<div id="tooltip" role="status" hidden></div>\n'
-        f"{_vendored() if 'line-panel' in sections and not on_paper else ''}"
-        f"<script>\n{''.join(map(_asset, _SCRIPTS))}</script>\n</body>\n</html>\n"
+    draws_lines = any("line-panel" in body for _, _, body in parts)
+    return rendered(
+        "report.html",
+        title=contents.study,
+        css={name: _asset(f"{name}.css") for name in ("report", "figures", "print")},
+        header=header.section(contents, found),
+        parts=parts,
+        is_open=on_paper,
+        groups=_groups(contents),
+        vendored=list(map(_asset, _VENDORED)) if draws_lines and not on_paper else [],
+        scripts=list(map(_asset, _SCRIPTS)),
     )
 
 
-def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, str]]:
+def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Markup]]:
     """Yield (HTML id, title, HTML text) of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
@@ -170,37 +155,20 @@ def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, st
             yield key, title, body
 
 
-def _picker(contents: Contents) -> str:
+def _groups(contents: Contents) -> dict[str, list[str]]:
+    """Return the methods that a reader can highlight, by title of their family."""
     groups: dict[str, list[Variant]] = {}
     for study in contents.studies:
         of_it = contents.of(study["base_model"])
         groups.setdefault(NO_EXTENSION, []).extend(controls(of_it))
         for family in families(of_it):
             groups.setdefault(family.title, []).extend(family.variants)
-    options = "".join(
-        f'<optgroup label="{escape(title)}">{"".join(map(_option, dict.fromkeys(members)))}'
-        "</optgroup>"
+    return {
+        title: [one.label for one in dict.fromkeys(members)]
         for title, members in groups.items()
         if members
-    )
-    return (
-        '<label class="picker" hidden>highlight <select id="picker">'
-        f'<option value="">all methods</option>{options}</select></label>'
-        '<span id="chosen" role="group" aria-label="highlighted methods"></span>'
-    )
+    }
 
 
-def _option(one: Variant) -> str:
-    return f'<option value="{escape(one.label)}">{escape(one.label)}</option>'
-
-
-def _vendored() -> str:
-    """Return the scripts that draw interactive charts. `curves.js` runs them on demand."""
-    return "".join(
-        f'<script type="text/plain" data-vendored>\n{_asset(f"vendor/{name}")}</script>\n'
-        for name in _VENDORED
-    )
-
-
-def _asset(name: str) -> str:
-    return (_PAGE / name).read_text(encoding="utf-8")
+def _asset(name: str) -> Markup:
+    return Markup((PAGE / name).read_text(encoding="utf-8"))

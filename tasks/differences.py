@@ -10,7 +10,6 @@ from typing import Any
 from catalog.formatting import format_rows
 from catalog.queries import run_query
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.study.variants import variant_name
 from tasks.mending import mended
 
 AXES = ("study", "base_model", "variant", "seed", "benchmark", "task", "eval_length", "metric")
@@ -19,9 +18,7 @@ COLUMNS = (*AXES, "a", "b", "difference", "same_id")
 CELLS = ("cell_a", "cell_b")
 MOST_ROWS = 10
 """Rows that fit a screen."""
-# Catalogs of earlier versions lack the column `variant`, so `_by_axes` composes it.
-SCORES = """SELECT study, base_model, method, frozen, seed, benchmark, task, eval_length, metric,
-    cell, value FROM scores"""
+SCORES = f"SELECT {', '.join(AXES)}, cell, value FROM scores"
 
 Rows = list[tuple[Any, ...]]
 Scores = dict[tuple[Any, ...], tuple[str, float]]
@@ -103,8 +100,8 @@ def scores_of(home: Path) -> Rows:
 def _by_axes(rows: Rows) -> Scores:
     found: Scores = {}
     seen: Counter[tuple[Any, ...]] = Counter()
-    for study, base_model, method, frozen, *others, cell, value in rows:
-        axes = (study, base_model, variant_name(method, frozen), *others)
+    for *named, cell, value in rows:
+        axes = tuple(named)
         found[*axes, seen[axes]] = (cell, value)
         seen[axes] += 1
     return found

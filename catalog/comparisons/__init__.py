@@ -6,8 +6,9 @@ samples of done cells while the catalog is built. `queries.logical_digest` exclu
   samples            the scores of cells as arrays, aligned by prompt
   aligned            scores of several methods on the same prompts
   pairs              every method against the others on the same prompts
+  families           tests of these comparisons, corrected within families
   lengths            effective context length of each method
-  orders             perplexity against downstream scores
+  orders             perplexity against downstream scores, and papers against ours
   seeds              means with intervals for other seeds and prompts
   depths             retrieved keys of every method by depth and distance
   positions          losses of every method against the base model's, by position
@@ -21,8 +22,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.depths import retrieval_by_depth
+from catalog.comparisons.families import paired_differences
 from catalog.comparisons.lengths import effective_lengths
-from catalog.comparisons.orders import Predicts, perplexity_agreements, predictions
+from catalog.comparisons.orders import (
+    Predicts,
+    paper_agreements,
+    perplexity_agreements,
+    predictions,
+)
 from catalog.comparisons.pairs import (
     EXPLORATORY,
     PRIMARY,
@@ -31,7 +38,6 @@ from catalog.comparisons.pairs import (
     Looks,
     Predicted,
     Prediction,
-    paired_differences,
 )
 from catalog.comparisons.positions import position_differences
 from catalog.comparisons.samples import Cell, read_cells
@@ -57,6 +63,7 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
     pairs = list(paired_differences(cells, _predicted(connection), _looks(connection)))
     tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
     tables["paired_difference"] = iter(pairs)
+    tables["paper_agreement"] = paper_agreements(connection)
     tables["prediction"] = predictions(cells, _predicts(connection))
     tables["nll_difference"] = position_differences(connection)
     tables["retrieval_by_depth"] = retrieval_by_depth(connection)

@@ -140,18 +140,12 @@ def _row(
 
 
 def _all_scores(cells: Sequence[Cell]) -> Any:
-    return np.concatenate([_scores(cell) for cell in cells])
+    return np.concatenate([cell.averaged for cell in cells])
 
 
 def _all_seeds(cells: Sequence[Cell]) -> list[int]:
-    return [cell.seed for cell in cells for _ in _scores(cell)]
+    return [cell.seed for cell in cells for _ in cell.averaged]
 
 
 def _all_clusters(cells: Sequence[Cell]) -> list[tuple[Any, ...]]:
     return [name for cell in cells for name in cell.clusters()]
-
-
-def _scores(cell: Cell) -> Any:
-    assert cell.scored is not None
-    scores = cell.scored.scores
-    return np.exp(scores) if cell.aggregation == "mean of powers" else scores

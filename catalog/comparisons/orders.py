@@ -1,18 +1,19 @@
-"""Rank agreement between perplexity and downstream scores, as in LCEG's Figure 4.
+"""Rank agreement: of perplexity and downstream scores (LCEG's Figure 4), and of papers and ours.
 
 `perplexity_agreements` describes every benchmark and length, over methods as a sample of methods.
 `predictions` tests what a study registered (`predicts`), over other documents for these methods:
 Kendall's tau over the methods within each document, and its mean over documents.
+`paper_agreements` compares our order of methods with the printed one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, rankdata
 
 from catalog.comparisons.samples import Cell, Method, grouped
 from lce_core.statistics.contrasts import (
@@ -24,9 +25,16 @@ from lce_core.statistics.contrasts import (
     skewness,
 )
 from lce_core.statistics.power import ALPHA
-from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
+from lce_core.statistics.rank_agreement import (
+    RankAgreement,
+    perplexity_agreement,
+    rank_agreement,
+)
 from lce_core.statistics.sign_flips import Differences
 from lce_core.statistics.significance import holm
+
+if TYPE_CHECKING:
+    import duckdb
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
@@ -44,6 +52,57 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         for row, p_adjusted in zip(known, adjusted, strict=True):
             row["p_adjusted"] = p_adjusted
         yield from rows
+
+
+_FIGURES = """
+    SELECT study, base_model, paper, place, benchmark, task, eval_length, method, frozen,
+        best_first(value, higher_is_better), best_first(paper_value, higher_is_better)
+    FROM paper_comparison
+    WHERE rank IS NOT NULL
+"""
+
+
+def paper_agreements(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
+    """Yield rows of `compared.paper_agreement`: one per column of a printed table, one per table.
+
+    A table with several columns is compared by the mean rank of each method over its columns.
+    """
+    tables: dict[Any, dict[Any, list[tuple[Method, float, float]]]] = {}
+    for *place, benchmark, task, length, method, frozen, ours, printed in connection.execute(
+        _FIGURES
+    ).fetchall():
+        columns = tables.setdefault(tuple(place), {})
+        figure = (method, frozen), ours, printed
+        columns.setdefault((benchmark, task, length), []).append(figure)
+    for place, columns in tables.items():
+        columns = {column: own for column, own in columns.items() if len(own) >= FEWEST}
+        points = {column: [figure[1:] for figure in own] for column, own in columns.items()}
+        if len(columns) > 1:
+            points[None, None, None] = _mean_ranks([*columns.values()])
+        for (benchmark, task, length), own in points.items():
+            if len(own) >= FEWEST:
+                ours, printed = np.array(own, dtype=np.float64).T
+                names = ("study", "base_model", "paper", "place")
+                yield {
+                    **dict(zip(names, place, strict=True)),
+                    "benchmark": benchmark,
+                    "task": task,
+                    "eval_length": length,
+                    "num_columns": 1 if benchmark else len(columns),
+                    **_agreement(rank_agreement(ours, printed)),
+                }
+
+
+def _mean_ranks(columns: Sequence[Sequence[tuple[Method, float, float]]]) -> list[Any]:
+    """Return our mean rank and the printed one of each method that has figures in all columns."""
+    shared = set.intersection(*({method for method, _, _ in own} for own in columns))
+    ranks: dict[Method, list[Any]] = {}
+    for column in columns:
+        own = [figure for figure in column if figure[0] in shared]
+        both = rankdata([figure[1:] for figure in own], axis=0)
+        for (method, _, _), pair in zip(own, both, strict=True):
+            ranks.setdefault(method, []).append(pair)
+    return [np.mean(pairs, axis=0) for pairs in ranks.values()]
 
 
 def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
@@ -71,10 +130,10 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             yield {
                 **_named(of_benchmark),
                 "methods": "all",
-                **_agreement(found.all_methods),
+                **_tested(found.all_methods),
             }
             if not all(kind[one][0] for one in methods):
-                columns = _agreement(found.exact_methods)
+                columns = _tested(found.exact_methods)
                 yield {**_named(of_benchmark), "methods": "exact attention", **columns}
 
 
@@ -240,6 +299,10 @@ def _named(planned: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
+def _tested(found: RankAgreement) -> dict[str, Any]:
+    return {**_agreement(found), "p_value": found.p_value, "p_adjusted": None}
+
+
 def _agreement(found: RankAgreement) -> dict[str, Any]:
     return {
         "num_methods": found.num_methods,
@@ -249,6 +312,4 @@ def _agreement(found: RankAgreement) -> dict[str, Any]:
         "kendall": found.kendall.value,
         "kendall_low": found.kendall.low,
         "kendall_high": found.kendall.high,
-        "p_value": found.p_value,
-        "p_adjusted": None,
     }

@@ -105,6 +105,13 @@ class Cell:
         """Task and seed; comparisons match the cells of two methods by these."""
         return self.task, self.seed
 
+    @property
+    def averaged(self) -> NDArray[np.float64]:
+        """Numbers whose mean is `value`, or its logarithm if `aggregation` is "power of mean"."""
+        assert self.scored is not None
+        scores = self.scored.scores
+        return np.exp(scores) if self.aggregation == "mean of powers" else scores
+
     def clusters(self) -> list[tuple[Any, ...]]:
         """Return a cluster name for each sample; samples with equal names are resampled together.
 

@@ -69,10 +69,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 def _of_one_run(cell: Cell) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a cell's value over documents, or over independent prompts."""
-    assert cell.scored is not None
-    is_mean_of_powers = cell.aggregation == "mean of powers"
-    scores = np.exp(cell.scored.scores) if is_mean_of_powers else cell.scored.scores
-    found = clustered_mean(scores, cell.clusters())
+    found = clustered_mean(cell.averaged, cell.clusters())
     if found.low is None or found.high is None or cell.aggregation != "power of mean":
         return found.low, found.high
     return math.exp(found.low), math.exp(found.high)
@@ -85,9 +82,7 @@ def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:
     spread gives the value's standard error to first order, also for perplexities (delta method).
     """
     assert cell.scored is not None
-    scores = cell.scored.scores
-    if cell.aggregation == "mean of powers":
-        scores = np.exp(scores)
+    scores = cell.averaged
     slope = float(np.exp(scores.mean())) if cell.aggregation == "power of mean" else 1.0
     value = slope if cell.aggregation == "power of mean" else float(scores.mean())
     beyond = scores - scores.mean()

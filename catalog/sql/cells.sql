@@ -38,7 +38,7 @@ COMMENT ON COLUMN studies.num_done IS
 CREATE VIEW plugins AS FROM store.plugin ORDER BY rowid;
 
 COMMENT ON VIEW plugins IS
-    'What each method and benchmark of a study is, one row per method and per profile of a benchmark; empty for studies that an earlier version planned.';
+    'What each method and benchmark of a study is, one row per method and per profile of a benchmark.';
 COMMENT ON COLUMN plugins.part IS 'Part of the study: method or benchmark.';
 COMMENT ON COLUMN plugins.name IS
     'Registered name, as in the columns method_name and benchmark of cells.';
@@ -111,11 +111,11 @@ COMMENT ON COLUMN cells.family IS
     'What the method changes: none, interpolation (RoPE frequencies), base (RoPE base), dynamic (either, depending on the request''s length) or approximate (attention); NULL for a plug-in that is not installed.';
 
 COMMENT ON COLUMN cells.method_name IS
-    'Registered name of the method, which entries with different labels share; NULL if an earlier version planned the study.';
+    'Registered name of the method, which entries with different labels share.';
 COMMENT ON COLUMN cells.learning_rate IS
     'Peak learning rate with which the study fine-tuned the weights; for a variant at its own best value, the chosen rate. NULL if the study does not fine-tune the weights, or until the rate is chosen.';
 COMMENT ON COLUMN cells.train_tokens IS
-    'Tokens of the method''s own training runs with one seed; NULL if the study does not fine-tune the weights, or if an earlier version planned it.';
+    'Tokens of the method''s own training runs with one seed; NULL if the study does not fine-tune the weights.';
 COMMENT ON COLUMN cells.train_flops IS
     'FLOPs of these training runs by the cost model, without recomputed activations; NULL where train_tokens is.';
 

@@ -733,3 +733,53 @@ COMMENT ON COLUMN retrieval_by_depth.margin_high IS
     'Upper bound of the margin''s 95 % interval over documents; NULL below six documents.';
 COMMENT ON COLUMN retrieval_by_depth.num_samples IS 'Number of questions in the bin.';
 COMMENT ON COLUMN retrieval_by_depth.num_clusters IS 'Number of documents that the questions are about.';
+
+CREATE TABLE compared.paper_agreement (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    paper VARCHAR NOT NULL,
+    place VARCHAR NOT NULL,
+    benchmark VARCHAR,
+    task VARCHAR,
+    eval_length BIGINT,
+    num_columns BIGINT NOT NULL,
+    num_methods BIGINT NOT NULL,
+    spearman DOUBLE,
+    spearman_low DOUBLE,
+    spearman_high DOUBLE,
+    kendall DOUBLE,
+    kendall_low DOUBLE,
+    kendall_high DOUBLE
+);
+COMMENT ON TABLE compared.paper_agreement IS
+    'Rank correlations of our scores and printed ones.';
+
+CREATE VIEW paper_agreement AS
+FROM compared.paper_agreement
+ORDER BY study, base_model, paper, place, num_columns DESC, benchmark, task, eval_length;
+
+COMMENT ON VIEW paper_agreement IS
+    'Rank correlation of our order of methods with the paper''s, for each column of a printed table with at least three methods, and for the whole table.';
+COMMENT ON COLUMN paper_agreement.place IS 'Table of the paper.';
+COMMENT ON COLUMN paper_agreement.benchmark IS
+    'Registered name of the benchmark; NULL for the whole table.';
+COMMENT ON COLUMN paper_agreement.task IS
+    'Name of the task within the benchmark, or average; NULL for the whole table.';
+COMMENT ON COLUMN paper_agreement.eval_length IS
+    'Context length of the evaluation in tokens; NULL for a mean over lengths and for the whole table.';
+COMMENT ON COLUMN paper_agreement.num_columns IS
+    'Number of columns: 1 for a single column. For the whole table, all columns with at least three methods; each method''s ranks are averaged over them.';
+COMMENT ON COLUMN paper_agreement.num_methods IS
+    'Number of methods with both scores; for the whole table, with both scores in each of its columns.';
+COMMENT ON COLUMN paper_agreement.spearman IS
+    'Spearman''s rank correlation of our order and the paper''s; NULL if all our scores or all printed ones are equal.';
+COMMENT ON COLUMN paper_agreement.spearman_low IS
+    'Lower bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN paper_agreement.spearman_high IS
+    'Upper bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN paper_agreement.kendall IS
+    'Kendall''s tau-b of our order and the paper''s; NULL if all our scores or all printed ones are equal.';
+COMMENT ON COLUMN paper_agreement.kendall_low IS
+    'Lower bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN paper_agreement.kendall_high IS
+    'Upper bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';

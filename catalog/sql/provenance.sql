@@ -12,7 +12,7 @@ COMMENT ON COLUMN trainings.tokens_per_second IS
 COMMENT ON COLUMN trainings.mfu IS
     'Model FLOPs utilisation in the step, 0 to 1; NULL if the device''s peak speed is unknown.';
 COMMENT ON COLUMN trainings.grad_norm IS
-    'Global norm of the gradients before clipping; NULL in logs of earlier versions.';
+    'Global norm of the gradients before clipping.';
 COMMENT ON COLUMN trainings.peak_memory_bytes IS
     'Peak memory of the main process in bytes: of tensors on its GPU since the previous log entry; on a CPU, the largest resident set so far.';
 
@@ -206,7 +206,7 @@ COMMENT ON COLUMN environments.python IS 'Version of Python.';
 COMMENT ON COLUMN environments.cpu IS 'Model name of the processor.';
 COMMENT ON COLUMN environments.cpu_count IS 'Number of logical processors of the machine.';
 COMMENT ON COLUMN environments.instructions IS
-    'Vector instruction set of torch''s CPU kernels, such as AVX2 or AVX512; NULL if torch was not loaded or an earlier version did not record it.';
+    'Vector instruction set of torch''s CPU kernels, such as AVX2 or AVX512; NULL if torch was not loaded.';
 COMMENT ON COLUMN environments.accelerators IS
     'Names of the GPUs, separated by commas; empty if torch saw none.';
 COMMENT ON COLUMN environments.libraries IS

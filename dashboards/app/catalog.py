@@ -13,9 +13,9 @@ from typing import Any
 
 from catalog.queries import open_catalog, run_query
 from dashboards.claims.summary import Summary, summaries
-from dashboards.contents import Row
+from dashboards.contents import REPORT, Row, queries_of
 
-_FOLDERS = (Path(__file__).parent / "sql", Path(__file__).parents[1] / "sql")
+_QUERIES = {**REPORT, **queries_of(Path(__file__).with_name("dashboard.sql"))}
 _MAX_CACHED_RESULTS = 64
 
 
@@ -38,9 +38,7 @@ class Catalog:
         return _summaries(self.path, self._stamp(), study)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
-        """Run the query in `sql/<name>.sql` and return its rows.
-
-        The file is in `dashboards/app/sql` or, if it is missing there, in `dashboards/sql`.
+        """Run the query `name` of `dashboard.sql` or else of `dashboards/report.sql`.
 
         Raises:
           SpecError: if the catalog does not exist, or lacks a table or column of the query.
@@ -57,7 +55,7 @@ def _answer(
     path: Path, stamp: tuple[int, ...] | None, name: str, parameters: tuple[tuple[str, Any], ...]
 ) -> tuple[Row, ...]:
     del stamp  # part of the cache key: differs after the file is replaced
-    columns, rows = run_query(path, _query(name), parameters=dict(parameters))
+    columns, rows = run_query(path, _QUERIES[name], parameters=dict(parameters))
     return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 
 
@@ -66,9 +64,3 @@ def _summaries(path: Path, stamp: tuple[int, ...] | None, study: str) -> tuple[S
     del stamp  # part of the cache key: differs after the file is replaced
     with open_catalog(path) as connection:
         return tuple(summaries(connection, study))
-
-
-@functools.cache
-def _query(name: str) -> str:
-    files = (folder / f"{name}.sql" for folder in _FOLDERS)
-    return next(file for file in files if file.is_file()).read_text(encoding="utf-8")

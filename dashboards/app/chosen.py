@@ -24,12 +24,12 @@ class Chosen:
     """The study's row of the view `studies` for this base model."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
-        """Run the query in `sql/<name>.sql` for the study; return the rows of the base model.
+        """Run the query `name` for the study; return the rows of the base model.
 
         If the query has no column `base_model`, return all rows.
 
         Args:
-          name: name of the query's file.
+          name: name of the query, as in `Catalog.rows`.
           more: further parameters of the query.
         """
         found = self.catalog.rows(name, study=self.study, **more)

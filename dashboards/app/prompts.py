@@ -35,7 +35,6 @@ def build_prompts(
     """Run `lce_core.prompts` to rebuild a sample's prompts, for at most `MOST_SECONDS`.
 
     Args:
-      home: the store's folder.
       cell: id of the cell.
       sample: number of the sample in the cell.
       waiting: called several times a second with the elapsed seconds. If it raises an exception,

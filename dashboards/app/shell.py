@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -29,25 +30,16 @@ _PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
 
 
 def show(path: Path) -> None:
-    """Define the navigation and show the page named in the URL.
-
-    Args:
-      path: path of the catalog.
-    """
+    """Define the navigation and show the page named in the URL."""
     catalog = Catalog(path)
     st.set_page_config(page_title="lce", layout="wide")
     pages = [
-        st.Page(_framed(catalog, title, view), title=title, url_path=url, default=number == 0)
+        st.Page(
+            partial(framed, catalog, title, view), title=title, url_path=url, default=not number
+        )
         for number, (title, url, view) in enumerate(_PAGES)
     ]
     st.navigation(pages).run()
-
-
-def _framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> Callable[[], None]:
-    def page() -> None:
-        framed(catalog, title, view)
-
-    return page
 
 
 def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None:

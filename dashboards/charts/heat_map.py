@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from dashboards.charts.marks import opening, row_data, text, tooltip, value_data
 from dashboards.families import Family, Variant
 
@@ -87,10 +89,11 @@ def heat_map_svg(shown: HeatMap) -> str:
     return "\n".join([opening(shown.title, right, y, "heat"), *parts, "</svg>"])
 
 
-def ramp_html(worst: str, best: str) -> str:
+def ramp_html(worst: str, best: str) -> Markup:
     """Return a legend of the colour scale, from the colour of the worst score to the best one's."""
-    steps = "".join(f'<i class="h{step}"></i>' for step in range(STEPS + 1))
-    return f'<span class="ramp">{worst} <span aria-hidden="true">{steps}</span> {best}</span>'
+    steps = Markup("").join(Markup('<i class="h{}"></i>').format(step) for step in range(STEPS + 1))
+    ramp = Markup('<span class="ramp">{} <span aria-hidden="true">{}</span> {}</span>')
+    return ramp.format(worst, steps, best)
 
 
 def _rows(family: Family) -> float:

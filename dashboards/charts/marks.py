@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from html import escape
 
+from markupsafe import Markup
+
 from catalog.palette import Look
 from lce_core.study.variants import weights_label
 
@@ -35,9 +37,9 @@ def colours(look: Look) -> str:
     return f'style="--light: {look.light}; --dark: {look.dark}"'
 
 
-def key_html(label: str, method: str, frozen: bool, look: Look) -> str:
+def key_html(label: str, method: str, frozen: bool, look: Look) -> Markup:
     """Return an entry of an HTML legend: the method's mark and label."""
-    return (
+    return Markup(
         f'<span class="key look {weights_label(frozen)}" {colours(look)}'
         f' {row_data(method, frozen)}><svg width="12" height="12" viewBox="-6 -6 12 12"'
         f' aria-hidden="true"><path class="mark" d="{SHAPES[look.shape]}"/></svg>'

@@ -109,10 +109,6 @@ def outcomes_in_words(row: Row) -> str:
 def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
     """Return the study's expectations for each base model, withdrawn ones last.
 
-    Args:
-      connection: the catalog.
-      study: name of a study in the catalog.
-
     Raises:
       SpecError: see `claims`.
     """

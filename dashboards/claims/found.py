@@ -16,19 +16,15 @@ from lce_core.kinds import Kind
 if TYPE_CHECKING:
     import duckdb
 
-_KINDS = (None, *get_args(Kind))
-"""Claims of text come first, those of learning last. Plans of earlier versions state no kind."""
+_KINDS = get_args(Kind)
+"""Claims of text come first, those of learning last."""
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
     """Return every claim of a study, by base model, kind, benchmark, length and topic.
 
-    Args:
-      connection: the catalog, opened by `catalog.queries.open_catalog`.
-      study: name of a study in the catalog.
-
     Raises:
-      SpecError: the catalog lacks the study, or an earlier version made the catalog.
+      SpecError: the catalog lacks the study.
     """
     views = read_views(connection, study)
     topics = ("base", "order", "length", "pair")
@@ -37,7 +33,7 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
         [*pairs(views), *_orders(views), *_lengths(views)],
         key=lambda one: (
             one.base_model,
-            _KINDS.index(kinds.get(one.benchmark)),
+            _KINDS.index(kinds[one.benchmark]),
             one.benchmark != PERPLEXITY,
             one.benchmark,
             one.eval_length or 0,

@@ -300,7 +300,7 @@ def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary
     """Return one summary per base model of a study.
 
     Raises:
-      SpecError: the catalog lacks the study, or an earlier version made the catalog.
+      SpecError: the catalog lacks the study.
     """
     found = rows_of(connection, study, _QUERIES)
     expected = expectations(connection, study)

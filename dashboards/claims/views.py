@@ -47,7 +47,7 @@ def read_views(connection: duckdb.DuckDBPyConnection, study: str) -> Views:
     """Read the views that claims are based on.
 
     Raises:
-      SpecError: the catalog lacks the study, or an earlier version made the catalog.
+      SpecError: the catalog lacks the study.
     """
     return Views(**rows_of(connection, study, _QUERIES))
 

@@ -1,1 +1,5 @@
-"""Sections of the report. Each renders a study's contents as HTML; "" if it has nothing to show."""
+"""Sections of the report. Each renders contents as HTML; "" if it has nothing to show.
+
+The sections `about`, `audit`, `header`, `mlflow_links` and `origin` take the rows of a whole study,
+all others those of one base model (`Contents.of`).
+"""

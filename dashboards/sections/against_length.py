@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from markupsafe import Markup
+
 from dashboards.charts.line_panel import Axes
-from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.figure import figure
+from dashboards.scores import comparable
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 MOST_TASKS = 3
 """A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
 
 
-def section(contents: Contents) -> str:
-    """Return a figure for each task or benchmark with results at two or more lengths.
-
-    Args:
-      contents: rows of one base model.
-    """
-    return "".join(
+def section(contents: Contents) -> Markup:
+    """Return a figure for each task or benchmark with results at two or more lengths."""
+    return Markup("").join(
         _figure(contents, title, counted, rows)
         for title, counted, rows in _asked(contents)
         if len({row["eval_length"] for row in rows}) > 1
@@ -53,11 +51,11 @@ def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
             yield title, "seed", select(rows, task=task)
 
 
-def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> str:
+def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> Markup:
     study = contents.studies[0]
     known = next((row for row in rows if row["value_of_done"] is not None), None)
     if known is None:
-        return ""
+        return Markup()
     better = "higher" if known["higher_is_better"] else "lower"
     unit = known["unit"] or ""
     measure = known["metric"] if unit == known["metric"] else f"{known['metric']} ({unit})"
@@ -93,7 +91,6 @@ def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
     """Add the columns `interval` (95 %) and `num_prompts` of each mean, if known.
 
     Args:
-      contents: rows of one base model.
       rows: rows of one figure.
     """
     axes = ("method", "frozen", "benchmark", "task", "eval_length")

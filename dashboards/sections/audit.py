@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from dashboards.contents import Contents
-from dashboards.figure import Table
+from dashboards.figure import Table, paragraph
+
+_HEADS = {
+    "factor": "factor", "among": "among", "cells": "cells", "methods": "methods", "value": "value",
+    "usual": "usual value", "benchmarks": "benchmarks",
+}  # fmt: skip
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return a table of the factors that differ, or a sentence if only the method differs.
 
     Return "" if no cell is done.
     """
     if not contents.run[0]["done"]:
-        return ""
+        return Markup()
     if not contents.violations:
-        return "<p>Compared cells differ only in the method.</p>"
-    table = Table(
-        ("factor", "among", "cells", "methods", "value", "usual value", "benchmarks"),
-        [
-            (
-                row["factor"],
-                row["among"],
-                row["cells"],
-                row["methods"],
-                row["value"],
-                row["usual"],
-                row["benchmarks"],
-            )
-            for row in contents.violations
-        ],
+        return paragraph("Compared cells differ only in the method.")
+    legend = paragraph(
+        "Compared cells also differ in these factors. Consider the factors before you attribute a"
+        " difference to the method."
     )
-    return (
-        "<p>Compared cells also differ in these factors. Consider the factors before you attribute"
-        f" a difference to the method.</p>{table.html()}"
-    )
+    return legend + Table.of(contents.violations, _HEADS).html()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from dashboards.charts.depth_grid import depth_grid_svg
 from dashboards.charts.heat_map import ramp_html
 from dashboards.contents import Contents, Row, select
@@ -11,16 +13,17 @@ from dashboards.families import Variant, ordered
 from dashboards.figure import Table, figure
 from lce_core.study.variants import weights_label
 
+_HEADS = {
+    "method": "method", "weights": "weights", "eval_length": "length", "depth": "depth in %",
+    "value": "found", "num_samples": "samples",
+}  # fmt: skip
 
-def section(contents: Contents) -> str:
-    """Return a figure with the grids of all methods for each task; "" if there are no results.
 
-    Args:
-      contents: rows of one base model.
-    """
+def section(contents: Contents) -> Markup:
+    """Return a figure with the grids of all methods for each task; "" if there are no results."""
     found = dict.fromkeys((row["benchmark"], row["task"]) for row in contents.depths)
     alone = len(found) == 1
-    return "".join(
+    return Markup("").join(
         _figure(
             "" if alone else f": {benchmark}/{task}".replace("_", " "),
             ordered(contents),
@@ -30,7 +33,7 @@ def section(contents: Contents) -> str:
     )
 
 
-def _figure(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> str:
+def _figure(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> Markup:
     lengths = sorted({row["eval_length"] for row in rows})
     depths = sorted({row["depth"] for row in rows})
     pictures = []
@@ -42,21 +45,9 @@ def _figure(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> str:
         }
         if mine:
             pictures.append(depth_grid_svg(one, lengths, depths, mine))
-    table = Table(
-        ("method", "weights", "length", "depth in %", "found", "samples"),
-        [
-            (
-                row["method"],
-                weights_label(row["frozen"]),
-                row["eval_length"],
-                row["depth"],
-                row["value"],
-                row["num_samples"],
-            )
-            for row in rows
-        ],
-    )
-    caption = (
+    labelled = [{**row, "weights": weights_label(row["frozen"])} for row in rows]
+    table = Table.of(labelled, _HEADS)
+    caption = Markup(
         "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
         " end. Colour: share of needles found."
     ) + ramp_html("none", "all")

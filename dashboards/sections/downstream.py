@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from markupsafe import Markup
+
 from catalog.palette import Look
 from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
-from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, method_looks, ordered
 from dashboards.figure import Table, figure
+from dashboards.scores import benchmark_label, comparable
 from lce_core.study.variants import weights_label
 
 FEWEST = 3
 """A scatter plot is drawn only if at least this many methods have both scores."""
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return a figure with one scatter plot for each benchmark of accuracy; "" if there is none.
 
     A plot needs a length at which enough methods have both an accuracy and a perplexity.
-
-    Args:
-      contents: rows of one base model.
     """
     rows = [
         row for row in comparable(contents.benchmarks, contents.scores) if row["value"] is not None
@@ -59,12 +58,11 @@ def section(contents: Contents) -> str:
             for one, (x, y) in points.items()
         ]
     if not pictures:
-        return ""
-    caption = (
+        return Markup()
+    caption = Markup(
         "Each mark is a method; the best are at the top left. Labelled methods are on the Pareto"
         " front: no other method is better on one axis and at least as good on the other."
-        f"{_key(looks, [one for one in ordered(contents) if one in drawn])}"
-    )
+    ) + _key(looks, [one for one in ordered(contents) if one in drawn])
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")
     table = Table(columns, numbers)
     return figure("Perplexity against downstream scores", caption, pictures, table)
@@ -101,6 +99,6 @@ def _shared(
     return best[1:] if best else None
 
 
-def _key(looks: Mapping[str, Look], shown: Sequence[Variant]) -> str:
-    items = "".join(key_html(one.label, one.method, one.frozen, looks[one.method]) for one in shown)
-    return f' <span class="keys">{items}</span>'
+def _key(looks: Mapping[str, Look], shown: Sequence[Variant]) -> Markup:
+    items = (key_html(one.label, one.method, one.frozen, looks[one.method]) for one in shown)
+    return Markup(' <span class="keys">{}</span>').format(Markup("").join(items))

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from markupsafe import Markup
+
 from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg, ramp_html
-from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import (
     NO_EXTENSION,
@@ -18,6 +19,7 @@ from dashboards.families import (
     families,
 )
 from dashboards.figure import Table, code, figure
+from dashboards.scores import benchmark_label, comparable
 from dashboards.sections import answers
 from lce_core import formats
 from lce_core.kinds import Kind
@@ -33,18 +35,14 @@ MOST_FRAMES = 3
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
-def section(contents: Contents) -> str:
-    """Return the heat maps of benchmarks with results.
-
-    Args:
-      contents: rows of one base model.
-    """
+def section(contents: Contents) -> Markup:
+    """Return the heat maps of benchmarks with results."""
     trained = contents.studies[0]["trained_context"]
     won = {name: _won(contents, name) for name in MEASURES}
     same = duplicates(contents)
     ordered = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
-    maps: list[tuple[float, str]] = []
+    maps: list[tuple[float, Markup]] = []
     # Rows without a result have no unit, so the measure of a benchmark is that of its results.
     begun = {row["benchmark"]: _measure(row) for row in rows if row["value_of_done"] is not None}
     for name in MEASURES:
@@ -53,14 +51,12 @@ def section(contents: Contents) -> str:
             links = answers.links(contents, dict.fromkeys(row["benchmark"] for row in shown))
             maps.append(_map(name, shown, ordered, won[name], trained, same, links))
     if not maps:
-        return ""
+        return Markup()
     widest = max(maps)
     maps.sort(key=lambda one: one is widest)  # so that the others share rows
-    parts = (
-        f'<div style="flex: {width + PADDING:g} 1 {width + PADDING:g}px">{shown}</div>'
-        for width, shown in maps
-    )
-    return f'<div class="glance">{"".join(parts)}</div>'
+    part = Markup('<div style="flex: {0:g} 1 {0:g}px">{1}</div>')
+    parts = Markup("").join(part.format(width + PADDING, shown) for width, shown in maps)
+    return Markup('<div class="glance">{}</div>').format(parts)
 
 
 def _measure(row: Row) -> str | None:
@@ -99,7 +95,7 @@ def _map(
     trained: int | None,
     same: Mapping[Variant, Variant],
     links: str,
-) -> tuple[float, str]:
+) -> tuple[float, Markup]:
     """Return the width in pixels of one heat map, and its HTML figure."""
     shown_map = heat_map(name, rows, ordered, won, trained)
     better = "lower" if name == "perplexity" else "higher"
@@ -110,11 +106,11 @@ def _map(
             " Values are arithmetic means over tasks and seeds; comparisons use geometric means,"
             " which are slightly smaller."
         )
-    caption = (
+    caption = Markup(
         f"{better.capitalize()} is better.{means} Frame: best in its column, if at most"
         f" {MOST_FRAMES} methods share the value. <i>Won</i>: share of comparisons with other"
         f" methods that a method wins{beyond}. A family's methods are sorted by their mean share"
-        f" over all maps.{_same(same)}{links}"
+        " over all maps."
     )
     legend = _legend("best in its column" if name == "perplexity" else "1", name)
     columns = [(block.name, length) for block in shown_map.blocks for length in block.lengths]
@@ -133,14 +129,15 @@ def _map(
         same,
     )
     pictures = [heat_map_svg(shown_map)]
-    return shown_map.width, figure(name.capitalize(), caption + legend, pictures, table, "wide")
+    caption += _same(same) + links + legend
+    return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
 
 
-def _same(same: Mapping[Variant, Variant]) -> str:
+def _same(same: Mapping[Variant, Variant]) -> Markup:
     """Return a sentence per variant that repeats the computation of another one, as HTML."""
-    return "".join(
-        f" {code(one.label)} is the same computation as {code(first.label)}."
-        for one, first in same.items()
+    sentence = Markup(" {} is the same computation as {}.")
+    return Markup("").join(
+        sentence.format(code(one.label), code(first.label)) for one, first in same.items()
     )
 
 
@@ -160,7 +157,7 @@ def heat_map(
 
     Args:
       title: title of the map.
-      rows: rows of one base model from `dashboards.comparable`.
+      rows: rows of one base model from `dashboards.scores`.
       ordered: families, from top to bottom.
       won: share of comparisons that each variant wins; empty to omit this column.
       trained: trained context in tokens, at which a line is drawn; None for no line.
@@ -194,7 +191,7 @@ def heat_map(
     return HeatMap(title, blocks, shown, fields, won, trained)
 
 
-def _legend(best: str, name: str) -> str:
+def _legend(best: str, name: str) -> Markup:
     worst = f"{WORST:g} x the best or worse" if name == "perplexity" else "0"
     return ramp_html(worst, best)
 

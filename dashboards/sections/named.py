@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 
-from dashboards.charts.marks import row_data
+from markupsafe import Markup
+
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, duplicates
-from dashboards.figure import code, row_head, scrollable
-from dashboards.marks import MARKS
-from dashboards.sections.pairs import other, swapped
+from dashboards.figure import Cell, Table, Value, code, paragraph
+from dashboards.scores import MARKS
+from dashboards.sections.pairs import other
 from lce_core import formats
 
 Pairs = Mapping[tuple[Variant, Variant], Row]
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return a table for each benchmark that an expectation names; "" for fewer than two methods.
 
     Without expectations there is a table for every benchmark.
-
-    Args:
-      contents: rows of one base model.
     """
     methods = named(contents)
     predicted = {row["benchmark"] for row in contents.expectations}
@@ -34,12 +31,13 @@ def section(contents: Contents) -> str:
         if not predicted or benchmark in predicted
     ]
     if not any(tables):
-        return ""
-    return (
-        "<p>Each cell is the score of the row's method minus that of the column's, with its 95 %"
+        return Markup()
+    legend = paragraph(
+        "Each cell is the score of the row's method minus that of the column's, with its 95 %"
         f" interval. {MARKS['better']}: the row's method is significantly better;"
-        f" {MARKS['worse']}: worse.</p>{''.join(tables)}"
+        f" {MARKS['worse']}: worse."
     )
+    return legend + Markup("").join(tables)
 
 
 def named(contents: Contents) -> list[Variant]:
@@ -68,55 +66,45 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
-def _table(contents: Contents, benchmark: str, methods: Sequence[Variant]) -> str:
+def _table(contents: Contents, benchmark: str, methods: Sequence[Variant]) -> Markup:
     """Return the table at the benchmark's longest length within the target; "" without pairs."""
     target = contents.studies[0]["target_context"]
     rows = select(contents.pairs, benchmark=benchmark)
     lengths = [row["eval_length"] for row in rows if row["eval_length"] <= target]
     pairs = {
-        pair: one
+        pair: row
         for row in rows
         if lengths and row["eval_length"] == max(lengths)
-        for one in (row, swapped(row))
-        if set(pair := (Variant.of(one), other(one))) <= set(methods)
+        if set(pair := (Variant.of(row), other(row))) <= set(methods)
     }
     if not pairs:
-        return ""
+        return Markup()
     up = next(iter(pairs.values()))["higher_is_better"]
     values = {first: row["value"] for (first, _), row in pairs.items()}
     order = sorted(values, key=lambda one: -values[one] if up else values[one])
-    heads = "".join(f'<th scope="col">{code(one.label)}</th>' for one in order)
-    same = duplicates(contents)
-    body = "".join(
-        f"<tr {row_data(one.method, one.frozen)}>{row_head(one, same)}"
-        f'<td class="number" data-value="{values[one]!r}">{formats.score(values[one])}</td>'
-        f"{''.join(_cell(pairs, one, second) for second in order)}</tr>"
-        for one in order
+    table = Table(
+        ("method", "score", *(code(one.label) for one in order)),
+        [(one, values[one], *(_cell(pairs, one, second) for second in order)) for one in order],
+        duplicates(contents),
+        "named",
     )
-    head = f'<tr><th scope="col">method</th><th class="number" scope="col">score</th>{heads}</tr>'
     title = f"{benchmark.replace('_', ' ')}, {max(lengths):,} tokens"
-    return (
-        f'<details class="task" open data-figure="named methods, {escape(title)}">'
-        f"<summary><b>{escape(title)}</b>: {'higher' if up else 'lower'} is better</summary>"
-        f"{scrollable(head, body, 'named')}"
-        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
-        "</details>"
-    )
+    about = f": {'higher' if up else 'lower'} is better"
+    return table.folded(f"named methods, {title}", title, about)
 
 
-def _cell(pairs: Pairs, one: Variant, second: Variant) -> str:
+def _cell(pairs: Pairs, one: Variant, second: Variant) -> Value:
     row = pairs.get((one, second))
     if row is None:
-        return "<td></td>"
+        return None
     number, _, interval = formats.difference(
         row["difference"] + 0.0, row["ci_low"], row["ci_high"]
     ).partition(" ")
-    mark = ""
+    mark = Markup()
     if row["verdict"] in MARKS:
-        mark = f' <span role="img" aria-label="{row["verdict"]}">{MARKS[row["verdict"]]}</span>'
+        image = Markup(' <span role="img" aria-label="{}">{}</span>')
+        mark = image.format(row["verdict"], MARKS[row["verdict"]])
     p_value = formats.p_value(row["p_adjusted"], row["family"])
     about = f"{one.label} minus {second.label}: {p_value}"
-    return (
-        f'<td data-value="{row["difference"]!r}" data-tooltip="{escape(about)}">{number}{mark}'
-        f"<br><small>{interval}</small></td>"
-    )
+    shown = Markup("{}{}<br><small>{}</small>").format(number, mark, interval)
+    return Cell(shown, {"data-value": repr(row["difference"]), "data-tooltip": about})

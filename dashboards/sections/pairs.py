@@ -6,47 +6,36 @@ reader picks. All numbers are formatted here; the script only turns signs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
-from dashboards.figure import heads, scrollable
+from dashboards.figure import Table, rendered
 from lce_core import formats
 
 TITLE = "Two methods"
 _HEADS = ("benchmark", "tokens", "first", "second", "difference", "p or q", "the first is")
-_OPPOSITE = {"better": "worse", "worse": "better"}
 
 
-def section(contents: Contents) -> str:
-    """Return two lists of methods and the table of their comparisons; "" if there are none.
-
-    Args:
-      contents: rows of one base model.
-    """
+def section(contents: Contents) -> Markup:
+    """Return two lists of methods and the table of their comparisons; "" if there are none."""
     rows = contents.pairs
     compared = {Variant.of(row) for row in rows} | {other(row) for row in rows}
     methods = [one for one in ordered(contents) if one in compared]
     if not rows:
-        return ""
+        return Markup()
     order = list(dict.fromkeys(row["benchmark"] for row in (*contents.benchmarks, *rows)))
-    content = json.dumps(_packed(rows, methods, order), separators=(",", ":")).replace(
-        "<", "\\u003c"
-    )
-    first, second = _default(contents, methods)
-    return (
-        "<p>Means over seeds and tasks, on the same prompts, with 95 % intervals. p and q: see"
-        " Definitions. Lower is better for perplexity and losses.</p>"
-        "<noscript><p>This table needs JavaScript. <code>lce claims STUDY --method NAME</code>"
-        " prints the same comparisons.</p></noscript>"
-        f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
-        f"<p>{_select('first', methods, first)} {_select('second', methods, second)}</p>"
-        f"{scrollable(heads(*_HEADS), '')}"
-        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
-        f'<script type="application/json">{content}</script></div>'
+    picked = _default(contents, methods)
+    return rendered(
+        "pairs.html",
+        title=TITLE,
+        methods=[one.label for one in methods],
+        chosen={name: one.label for name, one in zip(("first", "second"), picked, strict=True)},
+        table=Table(_HEADS, []).html(),
+        content=_packed(rows, methods, order),
     )
 
 
@@ -56,13 +45,6 @@ def _default(contents: Contents, methods: Sequence[Variant]) -> Sequence[Variant
     best = map(Variant.of, select(contents.standing, measure="perplexity"))
     ranked = [one for one in dict.fromkeys([*best, *methods]) if one in methods]
     return next((pair for pair in expected if set(pair) <= set(methods)), ranked[:2])
-
-
-def _select(name: str, methods: Sequence[Variant], chosen: Variant) -> str:
-    options = "".join(
-        f"<option{' selected' * (one == chosen)}>{escape(one.label)}</option>" for one in methods
-    )
-    return f"<label>{name} <select>{options}</select></label>"
 
 
 def _packed(
@@ -85,11 +67,10 @@ def _packed(
     pairs: dict[str, list[list[Any]]] = {}
     for row in rows:
         first, second = numbers[Variant.of(row)], numbers[other(row)]
-        if first > second:
-            first, second, row = second, first, swapped(row)
-        pairs.setdefault(f"{first} {second}", []).append(
-            [columns.index(_column(row, several)), *_texts(row)]
-        )
+        if first < second:
+            pairs.setdefault(f"{first} {second}", []).append(
+                [columns.index(_column(row, several)), *_texts(row)]
+            )
     return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
 
 
@@ -107,24 +88,6 @@ def _texts(row: Mapping[str, Any]) -> list[str | None]:
         formats.p_value(row["p_adjusted"], row["family"]),
         row["verdict"],
     ]
-
-
-def swapped(row: Row) -> Row:
-    """Return the comparison seen from the other method."""
-    low, high = row["ci_low"], row["ci_high"]
-    return {
-        **row,
-        "method": row["other_method"],
-        "frozen": row["other_frozen"],
-        "other_method": row["method"],
-        "other_frozen": row["frozen"],
-        "value": row["other_value"],
-        "other_value": row["value"],
-        "difference": -row["difference"],
-        "ci_low": None if high is None else -high,
-        "ci_high": None if low is None else -low,
-        "verdict": _OPPOSITE.get(row["verdict"], row["verdict"]),
-    }
 
 
 def other(row: Row) -> Variant:

@@ -61,7 +61,6 @@ def family_panels(
     If no family has a line, return one panel with only the controls, if they have lines.
 
     Args:
-      contents: rows of one base model.
       axes: axes of the figure; this function sets `xs`, `ys` and `legend_lines`.
       lines: lines by variant.
       with_controls: False to omit the controls.

@@ -2,61 +2,41 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from dashboards.contents import Contents
-from dashboards.figure import Table, table_with_csv
+from dashboards.figure import Table, paragraph
 from lce_core.study.variants import weights_label
 
-_NONE = (
+_BESIDE = {
+    "paper": "paper", "place": "place", "method": "method", "weights": "weights",
+    "benchmark": "benchmark", "task": "task", "eval_length": "length", "value": "ours",
+    "paper_value": "printed", "difference": "difference", "rank": "our rank",
+    "paper_rank": "rank in the paper",
+}  # fmt: skip
+_NONE = Markup(
     "No paper reports a score for a method, base model, benchmark, task, length and profile of this"
     " study. All scores that the papers report: <code>lce sql"
     ' "FROM paper_scores"</code>.'
 )
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return a table of the study's values beside the papers', and one of rank agreement.
 
     Return a sentence if no paper reports a matching score, and "" if no cell is done.
-
-    Args:
-      contents: rows of one base model.
     """
     if not contents.run[0]["done"]:
-        return ""
+        return Markup()
     if not contents.papers:
-        return f"<p>{_NONE}</p>"
-    beside = Table(
-        (
-            "paper", "place", "method", "weights", "benchmark", "task", "length",
-            "ours", "printed", "difference", "our rank", "rank in the paper",
-        ),
-        [
-            (
-                row["paper"],
-                row["place"],
-                row["method"],
-                weights_label(row["frozen"]),
-                row["benchmark"],
-                row["task"],
-                row["eval_length"],
-                row["value"],
-                row["paper_value"],
-                row["difference"],
-                row["rank"],
-                row["paper_rank"],
-            )
-            for row in contents.papers
-        ],
-    )  # fmt: skip
-    parts = [
-        "<p>Accuracies range from 0 to 1. Differences are ours minus the paper's.</p>"
-        + table_with_csv("papers beside ours", beside)
-    ]
+        return paragraph(_NONE)
+    rows = [{**row, "weights": weights_label(row["frozen"])} for row in contents.papers]
+    beside = Table.of(rows, _BESIDE)
+    shown = paragraph("Accuracies range from 0 to 1. Differences are ours minus the paper's.")
+    shown += beside.saved("papers beside ours")
     if contents.agreement:
-        columns = [name for name in contents.agreement[0] if name not in ("study", "base_model")]
-        agreement = Table(
-            [name.replace("_", " ") for name in columns],
-            [[row[name] for name in columns] for row in contents.agreement],
-        )
-        parts += ["<h3>Rank agreement</h3>", table_with_csv("order in papers", agreement)]
-    return "".join(parts)
+        names = [name for name in contents.agreement[0] if name not in ("study", "base_model")]
+        heads = {name: name.replace("_", " ") for name in names}
+        agreement = Table.of(contents.agreement, heads)
+        shown += Markup("<h3>Rank agreement</h3>") + agreement.saved("order in papers")
+    return shown

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from dashboards.against_base import band_label, by_variant, difference_text
+from markupsafe import Markup
+
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
-from dashboards.charts.marks import row_data
 from dashboards.contents import Contents, Row, select
-from dashboards.families import duplicates, ordered
-from dashboards.figure import figure, row_head, scrollable
+from dashboards.families import Variant, duplicates, ordered
+from dashboards.figure import Cell, Table, Value, figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
+from lce_core import formats
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return, for each text and length with losses by position, a figure and a table.
 
     The table compares methods with the base model.
-
-    Args:
-      contents: rows of one base model.
     """
     figures = []
     places = dict.fromkeys((r["benchmark"], r["task"], r["eval_length"]) for r in contents.curves)
@@ -38,14 +35,13 @@ def section(contents: Contents) -> str:
             table = lines_table(lines_of(rows, "position", "nll"), "nats", "position")
             figures.append(figure(_title(task, length), caption, charts, table))
             figures.append(_against_base(contents, benchmark, task, length))
-    return "".join(figures)
+    return Markup("").join(figures)
 
 
 def panels(contents: Contents, rows: Sequence[Row]) -> list[str]:
     """Return an SVG panel per family for one text at one length; an empty list without values.
 
     Args:
-      contents: rows of one base model.
       rows: rows of the query `curves` for the text and length.
     """
     study, first = contents.studies[0], rows[0]
@@ -66,39 +62,31 @@ def _title(task: str, length: int) -> str:
     return f"Loss by position: {_named(task, length)}"
 
 
-def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> str:
+def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> Markup:
     """Return a table of NLL differences from the base model on the same tokens; "" if none."""
     found = by_variant(
         select(contents.nll_differences, benchmark=benchmark, task=task, eval_length=length)
     )
     if not found:
-        return ""
-    same = duplicates(contents)
+        return Markup()
     columns = list(zip(*found.values(), strict=True))
-    heads = "".join(
-        f'<th class="number" scope="col">{band_label(bands[0])}</th>' for bands in columns
-    )
     best = [
         min((one["difference"] for one in bands if one["difference"] is not None), default=None)
         for bands in columns
     ]
-    body = "".join(
-        f"<tr {row_data(one.method, one.frozen)}>{row_head(one, same)}"
-        + "".join(map(_gain, found[one], best))
-        + "</tr>"
-        for one in ordered(contents)
-        if one in found
+    table = Table(
+        ("method", *(Cell(band_label(bands[0]), {"class": "number"}) for bands in columns)),
+        [(one, *map(_gain, found[one], best)) for one in ordered(contents) if one in found],
+        duplicates(contents),
+        "gains",
     )
-    head = f'<tr><th scope="col">method</th>{heads}</tr>'
     title = f"{_named(task, length)} against the base model"
-    return (
-        f'<details class="task" open data-figure="{escape(title)}">'
-        f"<summary><b>{escape(title)}</b> on the same tokens, by position: nats per token, lower"
-        " is better</summary><p>Brackets contain 95 % intervals by bootstrap over bins of positions"
-        " of the evaluated text. The intervals do not cover other texts.</p>"
-        f"{scrollable(head, body, 'gains')}"
-        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
-        "</details>"
+    return table.folded(
+        title,
+        title,
+        " on the same tokens, by position: nats per token, lower is better",
+        note="Brackets contain 95 % intervals by bootstrap over bins of positions of the evaluated"
+        " text. The intervals do not cover other texts.",
     )
 
 
@@ -106,10 +94,35 @@ def _named(task: str, length: int) -> str:
     return f"{task.replace('_', ' ')}, {length:,} tokens"
 
 
-def _gain(band: Row, best: float | None) -> str:
+def _gain(band: Row, best: float | None) -> Value:
     value = band["difference"]
     if value is None:
-        return "<td></td>"
+        return None
     text = difference_text(band)
-    shown = f"<b>{text}</b>" if value == best else text
-    return f'<td class="number" data-value="{value!r}" data-csv="{text}">{shown}</td>'
+    shown = Markup("<b>{}</b>").format(text) if value == best else text
+    return Cell(shown, {"class": "number", "data-value": repr(value), "data-csv": text})
+
+
+def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
+    """Return the rows of each variant (method, frozen or tuned), one per band of positions.
+
+    Args:
+      rows: rows of the view nll_against_base for one base model, task and length.
+    """
+    found: dict[Variant, list[Row]] = {}
+    for row in rows:
+        found.setdefault(Variant.of(row), []).append(row)
+    return found
+
+
+def band_label(band: Row) -> str:
+    """Return the column header of a band, such as "1,024 to 2,048", or "to 1,024" for the first."""
+    end = f"to {band['band_end']:,}"
+    return f"{band['band_start']:,} {end}" if band["band_start"] else end
+
+
+def difference_text(band: Row) -> str:
+    """Format a band's NLL difference and its 95 % interval; "" if the difference is NULL."""
+    if band["difference"] is None:
+        return ""
+    return formats.difference(band["difference"], band["ci_low"], band["ci_high"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, duplicates
-from dashboards.figure import Table, table_with_csv
+from dashboards.figure import Table, paragraph
 from lce_core import formats
 
 TITLE = "Within the trained context"
@@ -25,17 +26,12 @@ _NEEDED = (
 )
 
 
-def section(contents: Contents) -> str:
-    """Return a sentence and a table of methods by benchmarks; "" if nothing is compared.
-
-    Args:
-      contents: rows of one base model.
-    """
+def section(contents: Contents) -> Markup:
+    """Return a sentence and a table of methods by benchmarks; "" if nothing is compared."""
     rows = contents.short_context
     if not rows:
-        return ""
-    shown = table(rows, duplicates(contents))
-    return f"<p>{escape(caption(rows))}</p>{table_with_csv(TITLE, shown)}"
+        return Markup()
+    return paragraph(caption(rows)) + table(rows, duplicates(contents)).saved(TITLE)
 
 
 def caption(rows: Sequence[Row]) -> str:

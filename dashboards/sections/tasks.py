@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 
-from dashboards.charts.marks import row_data
-from dashboards.comparable import is_best
+from markupsafe import Markup
+
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, duplicates, ordered
-from dashboards.figure import row_head, scrollable
-from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
+from dashboards.families import duplicates, ordered
+from dashboards.figure import Cell, Table, Value, paragraph
+from dashboards.scores import LEGEND, MARKS, Score, scores_of
 from lce_core import formats
 
 Column = tuple[str, int]
@@ -20,26 +19,13 @@ MOST_COLUMNS = 10
 _COUNTED = "n: prompts or windows of text behind the score of each seed."
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents, *, on_paper: bool = False) -> Markup:
     """Return a collapsed table for each benchmark.
 
     Args:
-      contents: rows of one base model.
+      on_paper: True to expand the tables, with at most `MOST_COLUMNS` columns, for A4 sheets.
     """
-    return _tables(contents, on_paper=False)
-
-
-def on_paper(contents: Contents) -> str:
-    """Return the tables expanded and with at most `MOST_COLUMNS` columns, for A4 sheets.
-
-    Args:
-      contents: rows of one base model.
-    """
-    return _tables(contents, on_paper=True)
-
-
-def _tables(contents: Contents, *, on_paper: bool) -> str:
-    tables, sure = [], verdicts(contents)
+    tables = []
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         if any(row["value_of_done"] is not None for row in rows):
@@ -48,15 +34,18 @@ def _tables(contents: Contents, *, on_paper: bool) -> str:
                 _table(contents, benchmark, rows, shown, is_open=on_paper)
                 for shown in (_sheets(columns) if on_paper else [columns])
             ]
-    legend = f"<p>{f'{LEGEND} ' if sure else ''}{_COUNTED}</p>" if tables else ""
-    shown = "".join(tables)
-    return legend + (f'<div class="sheets">{shown}</div>' if on_paper and shown else shown)
+    if not tables:
+        return Markup()
+    legend = paragraph(f"{f'{LEGEND} ' if contents.differences else ''}{_COUNTED}")
+    sheets = Markup('<div class="sheets">{}</div>' if on_paper else "{}")
+    return legend + sheets.format(Markup("").join(tables))
 
 
 def _columns(rows: list[Row]) -> list[Column]:
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
     return sorted(
         dict.fromkeys((row["task"], row["eval_length"]) for row in rows),
-        key=lambda column: (_first(rows, column[0]), column[1]),
+        key=lambda column: (tasks.index(column[0]), column[1]),
     )
 
 
@@ -86,73 +75,56 @@ def _table(
     columns: Sequence[Column],
     *,
     is_open: bool,
-) -> str:
-    sure, same = verdicts(contents), duplicates(contents)
+) -> Markup:
     counts = {
         (row["task"], row["eval_length"]): row
         for row in select(contents.sample_counts, benchmark=benchmark)
     }
+    scores = scores_of(contents, rows)
+    tasks = [task for task, _ in columns]
+    groups = {task.replace("_", " "): tasks.count(task) for task in dict.fromkeys(tasks)}
+    table = Table(
+        ("method", *(_head(length, counts.get((task, length))) for task, length in columns)),
+        [
+            (one, *(_cell(scores.get((one, *column))) for column in columns))
+            for one in ordered(contents)
+            if any((one, *column) in scores for column in columns)
+        ],
+        duplicates(contents),
+        "scores",
+        [*groups.items()],
+    )
     title = benchmark.replace("_", " ")
     known = next(row for row in rows if row["metric"] is not None)
     better = "higher" if known["higher_is_better"] else "lower"
-    tasks = dict.fromkeys(task for task, _ in columns)
-    spans = {task: sum(one == task for one, _ in columns) for task in tasks}
-    groups = "".join(
-        f'<th class="group" scope="colgroup" colspan="{spans[task]}">'
-        f"{escape(task.replace('_', ' '))}</th>"
-        for task in tasks
-    )
-    heads = "".join(
-        f'<th class="number" scope="col" data-csv="{column[1]}">{column[1]:,}'
-        f"{_counted(counts.get(column))}</th>"
-        for column in columns
-    )
-    found = {(Variant.of(row), row["task"], row["eval_length"]): row for row in rows}
-    body = "".join(
-        f"<tr {row_data(one.method, one.frozen)}>{row_head(one, same)}"
-        + "".join(_cell(found.get((one, *column)), rows, sure) for column in columns)
-        + "</tr>"
-        for one in ordered(contents)
-        if any((one, *column) in found for column in columns)
-    )
-    head = f'<tr><td></td>{groups}</tr><tr><th scope="col">method</th>{heads}</tr>'
-    return (
-        f'<details class="task"{" open" * is_open} data-figure="{escape(title)} by task">'
-        f"<summary><b>{escape(title)}</b>: {escape(known['metric'])}, {better} is better;"
-        f" {len(tasks)} task{'s'[: len(tasks) > 1]}</summary>"
-        f"{scrollable(head, body, 'scores')}"
-        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
-        "</details>"
-    )
+    number = f"{len(groups)} task{'s'[: len(groups) > 1]}"
+    about = f": {known['metric']}, {better} is better; {number}"
+    return table.folded(f"{title} by task", title, about, is_open=is_open)
 
 
-def _counted(row: Row | None) -> str:
-    """Return the number of samples of a column's scores as HTML; "" if nothing is done."""
-    if row is None:
-        return ""
-    number = f"{row['fewest']:,}" + f" to {row['most']:,}" * (row["fewest"] < row["most"])
-    return f"<br><small>n = {number}</small>"
+def _head(length: int, counted: Row | None) -> Cell:
+    """Return a column's length, with the number of samples of its scores."""
+    shown = Markup(f"{length:,}")
+    if counted is not None:
+        most = f" to {counted['most']:,}" * (counted["fewest"] < counted["most"])
+        shown += Markup("<br><small>n = {}</small>").format(f"{counted['fewest']:,}{most}")
+    return Cell(shown, {"class": "number", "data-csv": length})
 
 
-def _first(rows: list[Row], task: str) -> int:
-    return next(number for number, row in enumerate(rows) if row["task"] == task)
-
-
-def _cell(row: Row | None, rows: Sequence[Row], sure: Mapping[Place, str]) -> str:
-    if row is None:
-        return "<td></td>"
-    about = f'data-task="{escape(row["task"])}" data-length="{row["eval_length"]}"'
-    if row["value"] is None:
-        done = f"{row['num_seeds']} of {row['num_planned']} seeds"
-        mean = "" if row["value_of_done"] is None else f": ({formats.score(row['value_of_done'])})"
-        return (
-            f'<td class="number gone" {about} data-tooltip="{escape(row["missing"] or "")}">'
-            f"{done}{mean}</td>"
-        )
-    text = formats.score(row["value"])
-    text = f"<strong>{text}</strong>" if is_best(row, rows) else text
-    if verdict := sure.get(place(row)):
-        text += (
-            f' <span role="img" aria-label="{verdict} than the base model">{MARKS[verdict]}</span>'
-        )
-    return f'<td class="number" {about} data-value="{row["value"]!r}">{text}</td>'
+def _cell(score: Score | None) -> Value:
+    if score is None:
+        return None
+    row = score.row
+    facts = {"data-task": row["task"], "data-length": row["eval_length"]}
+    if score.value is None:
+        part = row["value_of_done"]
+        mean = "" if part is None else f": ({formats.score(part)})"
+        gone = {"class": "number gone", **facts, "data-tooltip": row["missing"] or ""}
+        return Cell(f"{score.hole}{mean}", gone)
+    best = Markup("<strong>{}</strong>" if score.is_best else "{}")
+    shown = best.format(formats.score(score.value))
+    if score.verdict:
+        label = f"{score.verdict} than the base model"
+        mark = Markup(' <span role="img" aria-label="{}">{}</span>')
+        shown += mark.format(label, MARKS[score.verdict])
+    return Cell(shown, {"class": "number", **facts, "data-value": repr(score.value)})

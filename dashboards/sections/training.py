@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from html import escape
+
+from markupsafe import Markup
 
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, ordered
-from dashboards.figure import code, figure, heads, scrollable
+from dashboards.figure import Cell, Table, Value, code, figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 _HEADS = (
@@ -18,13 +19,10 @@ _HEADS = (
 )  # fmt: skip
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return a figure with the loss curves of tuned methods, and a table of the settings.
 
     Without training runs it returns "".
-
-    Args:
-      contents: rows of one base model.
     """
     title = "Training loss"
     axes = Axes(title, "tokens", "nats per token", {}, (), (), x_scale=scales.within, marks=False)
@@ -41,24 +39,23 @@ def section(contents: Contents) -> str:
     return drawn + _settings(contents)
 
 
-def _settings(contents: Contents) -> str:
+def _settings(contents: Contents) -> Markup:
     if not contents.training_settings:
-        return ""
-    rows = "".join(_row(contents, row) for row in contents.training_settings)
-    return f"<h3>Settings</h3>{scrollable(heads(*_HEADS), rows, 'settings')}"
+        return Markup()
+    rows = [_row(contents, row) for row in contents.training_settings]
+    return Markup("<h3>Settings</h3>") + Table(_HEADS, rows, kind="settings").html()
 
 
-def _row(contents: Contents, row: Row) -> str:
+def _row(contents: Contents, row: Row) -> list[Value]:
     settings = json.loads(row["settings"] or "{}")
     step, rate = settings.pop("tokens_per_step", None), settings.pop("learning_rate", None)
     others = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
     used = {Variant.of(one) for one in row["methods"]}
-    names = ", ".join(code(one.label) for one in ordered(contents) if one in used)
-    numbers = (row["num_steps"], step, row["row_length"])
-    return (
-        f'<tr><th scope="row">{names if row["is_finetuning"] else "the base model"}</th>'
-        f"<td>{escape(row['corpus'] or '')}</td>"
-        + "".join(f'<td class="number">{one:,}</td>' if one else "<td></td>" for one in numbers)
-        + f'<td class="number">{"" if rate is None else f"{rate:g}"}</td>'
-        f"<td>{escape(others)}</td></tr>"
-    )
+    names = Markup(", ").join(code(one.label) for one in ordered(contents) if one in used)
+    return [
+        names if row["is_finetuning"] else "the base model",
+        row["corpus"],
+        *(number or None for number in (row["num_steps"], step, row["row_length"])),
+        Cell("" if rate is None else f"{rate:g}", {"class": "number"}),
+        others,
+    ]

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from dashboards.charts.line_panel import Axes
 from dashboards.charts.scales import Scale, logarithmic, within
 from dashboards.contents import Contents
 from dashboards.families import Variant
-from dashboards.figure import Best, Table, figure, table_with_csv
+from dashboards.figure import Best, Table, figure, paragraph
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 AT_EDGE = "the best value is at the edge of the grid"
 
 
-def section(contents: Contents) -> str:
+def section(contents: Contents) -> Markup:
     """Return response curves, the losses of all trials and the scores at both values.
 
     Return "" without trials.
-
-    Args:
-      contents: rows of one base model.
     """
     rows = contents.trials
     if not rows:
-        return ""
+        return Markup()
     field = rows[0]["field"].replace("_", " ")
     lines = lines_of(rows, "value", "nll")
     axes = Axes("Response curves", field, "nats per token", {}, (), (), x_scale=_grid)
@@ -36,14 +35,15 @@ def section(contents: Contents) -> str:
         caption += " Grey: the base model, fine-tuned without an extension."
     table = lines_table(lines, "nll", field)
     shown = figure(axes.title, caption, family_panels(contents, axes, lines), table)
-    shown += table_with_csv("trials", trials(contents))
+    shown += trials(contents).saved("trials")
     if not contents.own_best:
         return shown
-    return (
-        f"{shown}<p>Each method at the common {field} and at its own best one, with its rank among"
-        " these methods. Verdict: its own best value compared with the common one, over the study's"
-        " seeds.</p>" + table_with_csv("own best", own_best(contents))
+    about = paragraph(
+        f"Each method at the common {field} and at its own best one, with its rank among these"
+        " methods. Verdict: its own best value compared with the common one, over the study's"
+        " seeds."
     )
+    return shown + about + own_best(contents).saved("own best")
 
 
 def _grid(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:

@@ -21,8 +21,6 @@ SAMPLES = pa.schema(
     }
 )
 """Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
-ADDED = frozenset({"prompt_end", "nll", "nll_beyond"})
-"""Columns that results of earlier versions lack."""
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})

@@ -78,11 +78,14 @@ class _Outcome(_Tested):
 class _Cell(_Document):
     base_model: str
     method: str
+    method_name: str
     benchmark: str
+    kind: str
     task: str
     cell: str | None
     folder: str | None
     checkpoint: str | None
+    choice: str | None
     unavailable: str | None
     profile: str | None
     frozen: bool
@@ -92,6 +95,9 @@ class _Cell(_Document):
     eval_length: int
     target_context: int
     train_length: int | None
+    train_tokens: int | None
+    train_flops: float | None
+    learning_rate: float | None
     blocked_by: list[str]
 
 
@@ -111,6 +117,8 @@ class _Plan(_Document):
     steps: list[str]
     kinds: dict[str, str]
     trainings: list[_Training]
+    choices: list[Any]
+    plugins: list[Any]
     arguments: list[str] = []
     looks: list[int] = []
 

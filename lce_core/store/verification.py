@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from lce_core.store.cell_tables import ADDED, ARRAYS_FILE, SAMPLES_FILE, TOKEN_NLL_FILE
+from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES_FILE, TOKEN_NLL_FILE
 from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.odd_files import make_folder, read_file
 from lce_core.store.records import Record, SealError, write_json
@@ -188,9 +188,9 @@ def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[s
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
     # Count two NaN values as equal.
-    return old.keys() - ADDED == new.keys() - ADDED and all(
+    return old.keys() == new.keys() and all(
         old[name] == new[name] or (old[name] != old[name] and new[name] != new[name])
-        for name in old.keys() & new.keys()
+        for name in old
     )
 
 

@@ -181,7 +181,7 @@ def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return loss and telemetry of a log entry by metric name; older logs have fewer keys."""
+    """Return loss and telemetry of a log entry by metric name."""
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
     known = {f"{group}/{key}": entry[key] for key in TELEMETRY if entry.get(key) is not None}

@@ -71,7 +71,7 @@ def _has(path: Path, size: int) -> bool:
 
 def _colours(cells: Iterable[Mapping[str, Any]]) -> dict[str, Look]:
     """Return each method's look as in the report; MLflow would repeat one of 20 colours."""
-    names = {cell["method"]: cell.get("method_name", cell["method"]) for cell in cells}
+    names = {cell["method"]: cell["method_name"] for cell in cells}
     return looks(
         {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}
     )

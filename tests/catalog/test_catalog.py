@@ -29,7 +29,7 @@ from catalog.formatting import format_rows
 from catalog.queries import logical_digest, open_catalog, run_query
 from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
-from lce_core.store.cell_tables import ADDED, SAMPLES
+from lce_core.store.cell_tables import SAMPLES
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import sealed
 from tests.support.catalogs.sample_store import STUDY, sample_store
@@ -465,11 +465,9 @@ def test_every_documented_query_runs_and_finds_something(catalog):
             assert len(set(found)) == len(found), sql
 
 
-def test_a_column_that_an_earlier_version_did_not_write_is_empty(tmp_path):
-    rows = pa.Table.from_pylist([{"sample": 0, "score": 1.0, "prompt_end": "x"}], SAMPLES)
+def test_a_file_without_a_column_is_refused(tmp_path):
+    rows = pa.Table.from_pylist([{"sample": 0, "score": 1.0}], SAMPLES)
     file = tmp_path / "samples.parquet"
-    pq.write_table(rows.drop_columns([*ADDED]), file)
-    assert _read_parquet(file, SAMPLES).to_pylist() == [{**rows.to_pylist()[0], "prompt_end": None}]
     pq.write_table(rows.drop_columns(["score"]), file)
     with pytest.raises(DataError, match="with the columns of this file"):
         _read_parquet(file, SAMPLES)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboards.comparable import comparable
+from dashboards.scores import comparable
 
 
 def row(method: str, **facts: Any) -> dict[str, Any]:

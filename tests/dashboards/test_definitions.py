@@ -87,7 +87,6 @@ def test_five_answers_are_wrong_and_right_in_turn(catalog):
     assert "<script>" not in section
     assert max(len(unescape(row[3])) for row in rows) < 330
     for name, _, score, _, _, command in rows:
-        # Answers of earlier versions have no end of their prompt.
         assert command.startswith("<code>...Key: &lt;</code><br>") == (score == "1")
         prompt = re.search(r"lce prompt (\S+) (\d+)<", command)
         assert prompt
@@ -102,13 +101,6 @@ def test_five_answers_are_wrong_and_right_in_turn(catalog):
 def test_a_score_table_states_the_number_of_prompts(catalog):
     section = tasks.section(contents_of(catalog))
     assert re.findall(r"<small>(.*?)</small>", section) == ["n = 8"] * 3
-
-
-def test_without_definitions_a_note_says_where_they_are(tmp_path):
-    cells = [Answered("none", True, 0, "passkey", "single", 512, [1.0], 1.0)]
-    contents = contents_of(written(tmp_path / "catalog.duckdb", cells))
-    assert answers.section(contents) == ""
-    assert "<code>lce benchmarks --markdown</code>" in about.section(contents)
 
 
 def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog):

@@ -11,7 +11,7 @@ import pytest
 from dashboards.contents import read_contents
 from dashboards.latex import write_latex
 from dashboards.markdown import write_markdown
-from dashboards.marks import LEGEND, MARKS
+from dashboards.scores import LEGEND, MARKS
 from dashboards.sections import tasks
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 

@@ -15,9 +15,9 @@ from scipy import stats
 
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents, select
-from dashboards.many_shot import pictured, spans_a_decade
 from dashboards.markdown import write_markdown
 from dashboards.sections import shots
+from dashboards.sections.shots import pictured, spans_a_decade
 from lce_core.benchmarks.many_shot.trec import CLASSES
 from tests.support.catalogs.answered_catalog import Answered, written
 

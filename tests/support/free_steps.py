@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lce_core.benchmarks import BENCHMARKS
 from lce_core.store.artifacts import Attempt
 from lce_core.store.steps import Step, make_step
 
@@ -60,6 +61,9 @@ def planned_cell(
         "train_length": 128 if axes["frozen"] else 512,
         "target_context": 512,
         "waits_for_data": False,
+        "kind": BENCHMARKS.load(axes["benchmark"]).kind,
+        "method_name": axes["method"],
+        **dict.fromkeys(("choice", "learning_rate", "train_tokens", "train_flops")),
         "checkpoint": checkpoint.id if checkpoint else None,
         "unavailable": unavailable,
         "blocked_by": [checkpoint.id] if checkpoint and there else [],

@@ -90,6 +90,8 @@ def plan_study(
             "steps": [*(run["checkpoint"] for run in trainings), *(step.id for step in cells)],
             "kinds": {run["checkpoint"]: "finetune" for run in trainings},
             "trainings": trainings,
+            "choices": [],
+            "plugins": [],
         },
         "study.yaml",
     )

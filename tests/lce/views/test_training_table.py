@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.terminal import Terminal
-from lce.views.training_table import training_table
+from lce.views.plan_view import training_table
 from tests.support.studies import TINY, compiled
 
 STUDY: dict[str, Any] = TINY | {

@@ -141,6 +141,8 @@ class Study:
             "steps": self.steps,
             "kinds": {run["checkpoint"]: run["kind"] for run in self.trainings},
             "trainings": self.trainings,
+            "choices": [],
+            "plugins": [],
         }
 
     def _training(

@@ -1,1 +1,0 @@
-FROM paper_errata

@@ -1,1 +1,0 @@
-FROM benchmark_by_length WHERE study = $study

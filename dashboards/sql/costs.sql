@@ -1,1 +1,0 @@
-FROM costs WHERE study = $study ORDER BY base_model, method, frozen

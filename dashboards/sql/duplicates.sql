@@ -1,1 +1,0 @@
-FROM same_computation WHERE study = $study

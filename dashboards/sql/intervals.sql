@@ -1,1 +1,0 @@
-FROM mean_over_seeds WHERE study = $study

@@ -1,2 +1,0 @@
-FROM nll_against_base
-WHERE study = $study

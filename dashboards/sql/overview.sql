@@ -1,1 +1,0 @@
-FROM overview WHERE study = $study

@@ -1,1 +1,0 @@
-FROM paper_comparison WHERE study = $study AND value IS NOT NULL

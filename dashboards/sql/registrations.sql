@@ -1,1 +1,0 @@
-FROM registrations WHERE study = $study ORDER BY version

@@ -1,1 +1,0 @@
-FROM score_by_length WHERE study = $study
