@@ -257,7 +257,8 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
     `held` are ids of the steps whose artifacts are in the store.
     """
     found = registrations(folder)
-    if not found and (folder / EXPECTATIONS).exists():
+    is_damaged = not found and (folder / EXPECTATIONS).exists()
+    if is_damaged:
         # Results without a readable registration: all expectations are amendments.
         (folder / EXPECTATIONS).replace(folder / _DAMAGED)
     others = {one["study"] for one in found if one.get("study") not in (None, plan["study"])}
@@ -273,9 +274,32 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
     if found and (found[-1]["sha256"], found[-1].get("design")) == (digest, design):
         return
     results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
+    if not found and not is_damaged and not _show_an_expectation(plan, held):
+        results = set()  # those of other studies, such as the base model's
     new = {"at": _now(), "sha256": digest, "results_before": len(results), **content}
     new |= {"study": plan["study"], **({"design": design} if design else {})}
     write_json(folder / EXPECTATIONS, {"registrations": [*found, new]})
+
+
+def _show_an_expectation(plan: Mapping[str, Any], held: Collection[str]) -> bool:
+    """Return whether results could tell the outcome of one of a plan's comparisons.
+
+    They can if both of its methods, or two methods of a ranking, have results at its benchmark and
+    length. Without comparisons any result counts.
+    """
+    done: dict[tuple[str, str, int], set[tuple[str, bool]]] = {}
+    for cell in plan["cells"]:
+        if cell["cell"] in held:
+            place = cell["base_model"], cell["benchmark"], cell["eval_length"]
+            done.setdefault(place, set()).add((cell["method"], cell["frozen"]))
+    for one in plan["expects"]:
+        methods = done.get((one["base_model"], one["benchmark"], one["eval_length"]), set())
+        if one["method"] is None and len(methods) > 1:
+            return True
+        pair = (one["method"], one["frozen"]), (one["other_method"], one["other_frozen"])
+        if methods.issuperset(pair):
+            return True
+    return not plan["expects"] and bool(done)
 
 
 def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

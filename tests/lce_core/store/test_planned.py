@@ -20,7 +20,17 @@ PLAN: dict[str, Any] = {
     "study": "s",
     "hypothesis": "YaRN wins.",
     "expects": [],
-    "cells": [{"cell": name} for name in ("a", "b", None)],
+    "cells": [
+        {
+            "cell": name,
+            "base_model": "toy_llama",
+            "method": method,
+            "frozen": True,
+            "benchmark": "perplexity",
+            "eval_length": 512,
+        }
+        for name, method in (("a", "none"), ("b", "yarn"), ("c", "pi"), (None, "ntk"))
+    ],
 }
 COMPARISON = {
     "entry": 0,
@@ -48,6 +58,27 @@ def test_a_version_is_registered_once_and_a_change_counts_the_results_before_it(
     assert [one["expects"] for one in found] == [[], [COMPARISON], []]
     assert [one["hypothesis"] for one in found] == ["YaRN wins.", "YaRN wins.", None]
     assert len({one["sha256"] for one in found}) == 3
+
+
+@pytest.mark.parametrize(
+    ("comparison", "held", "results"),
+    [
+        (COMPARISON, {"a", "b"}, 0),
+        (COMPARISON, {"a", "b", "c"}, 3),
+        ({**COMPARISON, "eval_length": 256}, {"b", "c"}, 0),
+        ({**COMPARISON, "method": None, "other_method": None}, {"a"}, 0),
+        ({**COMPARISON, "method": None, "other_method": None}, {"a", "b"}, 2),
+    ],
+)
+def test_results_of_other_studies_count_if_they_show_a_comparison(
+    comparison, held, results, tmp_path
+):
+    register(tmp_path, PLAN | {"expects": [comparison]}, held)
+    (only,) = registrations(tmp_path)
+    assert only["results_before"] == results
+    # A change of the own study counts every result.
+    register(tmp_path, PLAN | {"hypothesis": None, "expects": [comparison]}, held)
+    assert registrations(tmp_path)[1]["results_before"] == len(held)
 
 
 @pytest.mark.parametrize("content", ["{", '{"registrations": [{"at": 3}]}'])
