@@ -299,7 +299,7 @@ def _within_scale(one: Compared, size: float | None) -> float | None:
 def _in_metric(one: Compared, difference: float | None) -> float | None:
     """Convert a difference to the metric: keep accuracies within 1, and undo logarithms.
 
-    A difference of logarithms becomes one from the other method's value, which is taken as fixed.
+    From a difference d of logarithms: the other method's value times (exp(d) - 1).
     """
     if difference is None:
         return None

@@ -62,7 +62,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             "ci_high": None if high is None else min(high, most),
             "num_seeds": found.num_seeds,
             "seed_sd": found.seed_sd,
-            "document_sd": found.prompt_sd,
+            "document_sd": found.document_sd,
             "num_documents": len(documents[0]),
         }
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _Settings:
     max_new_tokens: int
-    ended: Sequence[Stop]
+    stop_rules: Sequence[Stop]
     """One stopping rule per prompt, called with the ids generated so far; True ends the answer."""
     batch_tokens: int
     chunk: int
@@ -95,10 +95,10 @@ def generate(
             "remove empty prompts, or raise max_new_tokens",
         )
     rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
-    ended = [stop_rule(model, rule) for rule in rules]
+    stop_rules = [stop_rule(model, rule) for rule in rules]
     if model.coarse:
         batch_tokens = chunk = passes.PIECE
-    settings = _Settings(max_new_tokens, ended, batch_tokens, chunk, share_prefixes)
+    settings = _Settings(max_new_tokens, stop_rules, batch_tokens, chunk, share_prefixes)
     answers: dict[int, TokenIds] = {}
     for group in same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
@@ -219,8 +219,8 @@ def _answers(
             cache.batch_select_indices(torch.tensor(kept, device=tokens.device))
         return model.hidden_states(tokens[:, None], cache)[:, -1]
 
-    ended = [settings.ended[index] for index in batch]
-    return greedy(model, ended, settings.max_new_tokens, states, follow)
+    stop_rules = [settings.stop_rules[index] for index in batch]
+    return greedy(model, stop_rules, settings.max_new_tokens, states, follow)
 
 
 @torch.no_grad()
@@ -235,5 +235,5 @@ def _answers_packed(
             running[:] = [running[place] for place in kept]
         return packed.follow(running, tokens)
 
-    ended = [settings.ended[index] for index in batch]
-    return greedy(model, ended, settings.max_new_tokens, packed.prefill(), follow)
+    stop_rules = [settings.stop_rules[index] for index in batch]
+    return greedy(model, stop_rules, settings.max_new_tokens, packed.prefill(), follow)

@@ -21,7 +21,7 @@ Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 
 def greedy(
     model: ExtendedModel,
-    ended: Sequence[Stop],
+    stop_rules: Sequence[Stop],
     max_new_tokens: int,
     states: torch.Tensor,
     follow: Follow,
@@ -31,12 +31,12 @@ def greedy(
     Args:
       states: hidden states (texts, hidden_size) of the last token of each text.
       follow: processes one more token of each unfinished text and returns its hidden states. It
-        gets the unfinished texts, as indices into the texts of the previous call (None if all are
-        unfinished), and their next tokens.
+        gets the unfinished texts, as indices into the texts of the previous call (None if none has
+        ended since), and their next tokens.
     """
-    answers: list[list[int]] = [[] for _ in ended]
+    answers: list[list[int]] = [[] for _ in stop_rules]
     # Numbers of the unfinished texts; states and cache have one row for each of them.
-    running = list(range(len(ended)))
+    running = list(range(len(stop_rules)))
     while True:
         tokens = _most_likely(model, states, len(answers[running[0]]) + 1)
         for text, token in zip(running, tokens.tolist(), strict=True):
@@ -44,7 +44,7 @@ def greedy(
         kept = [
             place
             for place, text in enumerate(running)
-            if len(answers[text]) < max_new_tokens and not ended[text](np.array(answers[text]))
+            if len(answers[text]) < max_new_tokens and not stop_rules[text](np.array(answers[text]))
         ]
         if not kept:
             return [np.array(answer, dtype=np.int64) for answer in answers]

@@ -102,7 +102,7 @@ def extend(
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
     decoder.rotary_emb = rotary
-    _own_configuration(model)
+    _copy_configuration(model)
     model.set_attn_implementation(ATTENTION if schemes else _FUNCTIONS[name])
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
@@ -137,12 +137,12 @@ def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: 
             "a kernel that counts sinks",
             "use kernel: sdpa",
         )
-    _own_configuration(model)
+    _copy_configuration(model)
     model.set_attn_implementation(_FUNCTIONS[name])
     return name
 
 
-def _own_configuration(model: PreTrainedModel) -> None:
+def _copy_configuration(model: PreTrainedModel) -> None:
     # Modules share one configuration object, which other models may share too.
     shared, own = model.config, copy.deepcopy(model.config)
     modules: Iterator[Any] = model.modules()

@@ -316,7 +316,8 @@ def _critical(
 ) -> list[float]:
     """Return by how many standard errors simultaneous intervals extend, for each difference.
 
-    As the test steps down, the intervals of undecided differences allow for these only.
+    Decided differences get the critical value of the whole family, undecided ones that of the
+    undecided differences, which is not larger.
     """
     undecided = [number for number, p_value in enumerate(p_values) if p_value > alpha]
     whole = critical_value(family, alpha)

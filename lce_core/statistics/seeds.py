@@ -24,8 +24,8 @@ class SeedMean(Estimate):
     num_seeds: int
     seed_sd: float | None
     """Estimated standard deviation between seeds, without prompt noise; None with one seed."""
-    prompt_sd: float
-    """Estimated standard deviation of a prompt's score within a seed."""
+    document_sd: float
+    """Estimated standard deviation of a document's (or prompt's) score within a seed."""
 
 
 def mean_over_seeds(scores: Sequence[ArrayLike], *, same_prompts: bool) -> SeedMean:

@@ -149,7 +149,7 @@ def at_target_name(benchmark: str) -> str:
 def _at_target(
     target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[FinishedStep]
 ) -> Iterable[MetricPoint]:
-    """Yield one point per benchmark with all cells: the mean over tasks at the target context.
+    """Yield the mean over tasks at the target context, for each benchmark whose cells are all done.
 
     All points have step 0, so that the UI draws bars instead of lines with a single point.
     """

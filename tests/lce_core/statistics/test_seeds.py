@@ -32,7 +32,7 @@ def test_an_analysis_of_variance_by_hand() -> None:
     seeds, prompts = 4.302653**2 * 8 / 6, 12.706205**2 * 6 / 6
     half = math.sqrt(seeds + prompts)
     assert bounds(found) == pytest.approx((4 - half, 4 + half), rel=1e-6)
-    assert (found.seed_sd, found.prompt_sd) == pytest.approx((2.0, math.sqrt(2)))
+    assert (found.seed_sd, found.document_sd) == pytest.approx((2.0, math.sqrt(2)))
     assert (found.num_samples, found.num_seeds) == (6, 3)
 
 
@@ -49,14 +49,14 @@ def test_many_seeds_that_do_not_differ_leave_it_to_the_prompts():
     theirs = stats.ttest_1samp(prompts, 0).confidence_interval()
     assert bounds(found) == pytest.approx(tuple(theirs))
     assert found.seed_sd == 0
-    assert found.prompt_sd == pytest.approx(prompts.std(ddof=1))
+    assert found.document_sd == pytest.approx(prompts.std(ddof=1))
 
 
 @pytest.mark.parametrize("same_prompts", [True, False])
 def test_one_seed_says_nothing_about_others(same_prompts):
     found = mean_over_seeds([[1.0, 2.0, 3.0]], same_prompts=same_prompts)
     assert (found.value, found.low, found.high, found.seed_sd) == (2.0, None, None, None)
-    assert found.prompt_sd == 1.0
+    assert found.document_sd == 1.0
 
 
 def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts():
