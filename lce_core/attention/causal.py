@@ -11,7 +11,7 @@ from lce_core.attention.flash import HALF, attend_causal, attend_window, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
-from lce_core.attention.schemes import FullCausal, SlidingWindow
+from lce_core.attention.schemes import TRUE_POSITIONS, FullCausal, SlidingWindow
 
 _PLANNED_TOKENS = 1024
 """cuDNN computes texts of a multiple of this number of tokens: windows, and pieces of prompts."""
@@ -24,7 +24,8 @@ def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
     """
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
-    key = inputs.placed(Placement(inputs.table), slice(0, length))
+    # torch.compile can trace a dataclass as an argument, but not as the default of a field.
+    key = inputs.placed(Placement(inputs.table, TRUE_POSITIONS), slice(0, length))
     sinks = inputs.sinks
     if inputs.first_query or (sinks is not None and not torch.is_grad_enabled()):
         return with_sinks(attend_causal(query, key, inputs.value, inputs.scaling), sinks).output
@@ -63,16 +64,18 @@ def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spre
     "flash" is `lce_core.attention.flash`, "sdpa" torch's SDPA, and "spread" SDPA with the keys and
     values copied for each query head.
     """
-    num_queries, fast = query.shape[2], backend(query.device, query.dtype)
+    num_queries = query.shape[2]
     if num_queries < key.shape[2]:
         # SDPA computes no causal attention of queries that follow cached tokens. It computes single
         # queries, but slowly: cuDNN builds an execution plan for each number of keys, tens of
         # milliseconds per token, and the CPU kernel reads shared keys once per query head.
-        return "flash" if num_queries > 1 or fast != "blocked" else "sdpa"
+        is_flash = num_queries > 1 or backend(query.device, query.dtype) != "blocked"
+        return "flash" if is_flash else "sdpa"
     # cuDNN is faster, but builds a plan for each new shape, in up to 0.4 s (reported). That pays
-    # off for shapes that come again: training rows and multiples of `_PLANNED_TOKENS`.
+    # off for shapes that come again: training rows and multiples of `_PLANNED_TOKENS`. Compiled
+    # layers are trained, and torch.compile cannot trace `backend`.
     again = torch.is_grad_enabled() or num_queries % _PLANNED_TOKENS == 0
-    if fast == "torch_flash" and not again:
+    if not again and backend(query.device, query.dtype) == "torch_flash":
         return "flash"
     # On CUDA in float32 and float64, flash and cuDNN cannot run, and the memory-efficient kernel
     # supports shared heads only from torch 2.14. Without a fused kernel torch materialises all
@@ -115,7 +118,7 @@ def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tens
     window, first, length = scheme.window, inputs.first_query, inputs.length
     # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
     start = max(0, first - window + 1)
-    keys = inputs.placed(Placement(inputs.table), slice(0, length))[:, :, start:]
+    keys = inputs.placed(Placement(inputs.table, TRUE_POSITIONS), slice(0, length))[:, :, start:]
     values = inputs.value[:, :, start:]
     queries = inputs.rotation()(inputs.query, slice(first, length))
     if inputs.sinks is not None and not torch.is_grad_enabled():
