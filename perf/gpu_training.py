@@ -116,7 +116,7 @@ def trained(
         trainer = Trainer(job, device)
         if job.compile_layers and device.type == "cpu":
             # The trainer compiles on CUDA only. This compiler needs no C compiler.
-            for layer in trainer._layers:
+            for layer in trainer.model.base_model.layers:
                 layer.compile(backend="aot_eager", dynamic=False)
         with contextlib.suppress(EnoughError):
             trainer.train(report)

@@ -26,14 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.comparisons.pairs import (
-    EXPLORATORY,
-    PRIMARY,
-    Looks,
-    Predicted,
-    Prediction,
-    paired_differences,
-)
+from catalog.comparisons.families import paired_differences
+from catalog.comparisons.pairs import EXPLORATORY, PRIMARY, Looks, Predicted, Prediction
 from catalog.comparisons.samples import Aggregation, Cell, SampleScores
 from lce_core.statistics.significance import holm
 

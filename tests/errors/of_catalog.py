@@ -7,7 +7,6 @@ from catalog.limits import Limits
 from catalog.queries import as_store_error, run_query
 from dashboards.app.serving import require_streamlit
 from dashboards.claims.__main__ import _of
-from dashboards.contents import read_contents
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.artifacts import Store
 from tests.support.errors.provocations import Place, provokes
@@ -43,7 +42,6 @@ def _(place: Place) -> None:
 provokes(SpecError, "streamlit_that_is_not_installed")(
     lambda _: require_streamlit("streamlit_that_is_not_installed")
 )
-provokes(SpecError, "arguments")(lambda place: read_contents(database(place), "toy"))
 
 
 provokes(SpecError, "--method: got 'yarn")(lambda _: _of([], "yarn"))
