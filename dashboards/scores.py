@@ -27,7 +27,7 @@ class Score:
     row: Row
     """Row of the view score_by_length or benchmark_by_length."""
     value: float | None
-    """None unless all planned cells are done."""
+    """The value is None unless all planned cells are done."""
     is_best: bool
     """True if the value is the best of its column."""
     verdict: str | None

@@ -37,7 +37,7 @@ class Comparison:
     """A predicted comparison of two methods, with its outcome."""
 
     outcome: str
-    """As in the view `expectations`."""
+    """Outcome as the view `expectations` names it."""
     finding: str
     """The comparison with its difference, interval and p-value, and what the outcome rests on."""
 
@@ -64,7 +64,7 @@ class Expectation:
     results_before: int | None = None
     withdrawn_after: int | None = None
     blocked_by: int | None = None
-    """Number of the undecided entry because of which this one is not tested; None if it is."""
+    """Number of the undecided entry that keeps this one from being tested; None if it is tested."""
 
     @property
     def line(self) -> str:

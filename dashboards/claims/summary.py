@@ -1,4 +1,4 @@
-"""What a study came to, for the first screen of the report, `lce claims` and the dashboard.
+"""Summarise a study's outcome for the first screen of the report, `lce claims` and the dashboard.
 
     with open_catalog(path) as connection:
         for summary in summaries(connection, "toy"):  # one per base model

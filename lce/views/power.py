@@ -114,7 +114,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one entry of `expects` says about two methods at one length."""
+    """A comparison of two methods at one length, from an entry of `expects`."""
 
     entry: int | None
     text: str

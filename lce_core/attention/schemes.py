@@ -73,7 +73,7 @@ TRUE_POSITIONS = Line()
 
 @dataclass(frozen=True)
 class Far:
-    """Where keys before the window are scored: the query on one line, the key on another one."""
+    """Positions at which keys before the window are scored: one line of queries and one of keys."""
 
     query: Line = TRUE_POSITIONS
     key: Line = TRUE_POSITIONS

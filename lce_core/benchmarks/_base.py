@@ -51,7 +51,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class CellData:
-    """A cell of which a plan asks what its data sets contain."""
+    """The cell for which a plan asks how many prompts its data sets give, and of which lengths."""
 
     base_model: LanguageModel
     task: str

@@ -274,10 +274,13 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
     if found and (found[-1]["sha256"], found[-1].get("design")) == (digest, design):
         return
     results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
-    if not found and not is_damaged and not _show_an_expectation(plan, held):
-        results = set()  # those of other studies, such as the base model's
+    # Cells that other studies had computed before the first version, such as the base model's.
+    shared = set(found[0].get("shared", ())) if found else set() if is_damaged else results
+    if not _show_an_expectation(plan, held):
+        results = results - shared
     new = {"at": _now(), "sha256": digest, "results_before": len(results), **content}
     new |= {"study": plan["study"], **({"design": design} if design else {})}
+    new |= {"shared": sorted(shared)} if shared else {}
     write_json(folder / EXPECTATIONS, {"registrations": [*found, new]})
 
 

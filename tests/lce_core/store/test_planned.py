@@ -74,11 +74,20 @@ def test_results_of_other_studies_count_if_they_show_a_comparison(
     comparison, held, results, tmp_path
 ):
     register(tmp_path, PLAN | {"expects": [comparison]}, held)
-    (only,) = registrations(tmp_path)
-    assert only["results_before"] == results
-    # A change of the own study counts every result.
-    register(tmp_path, PLAN | {"hypothesis": None, "expects": [comparison]}, held)
-    assert registrations(tmp_path)[1]["results_before"] == len(held)
+    changed = PLAN | {"hypothesis": None, "expects": [comparison]}
+    register(tmp_path, changed, held)
+    assert [one["results_before"] for one in registrations(tmp_path)] == [results, results]
+
+
+def test_a_dropped_method_does_not_hide_the_studys_own_results(tmp_path):
+    """`a` is another study's result, `b` and `c` are this one's, which the last version drops."""
+    register(tmp_path, PLAN | {"expects": [COMPARISON]}, {"a"})
+    kept = {"cells": PLAN["cells"][:2], "expects": []}
+    register(tmp_path, PLAN | kept, {"a", "b", "c"})
+    assert [one["results_before"] for one in registrations(tmp_path)] == [0, 2]
+    other = {"cells": PLAN["cells"][:2], "expects": [{**COMPARISON, "other_method": "ntk"}]}
+    register(tmp_path, PLAN | other, {"a", "b", "c"})
+    assert registrations(tmp_path)[2]["results_before"] == 1
 
 
 @pytest.mark.parametrize("content", ["{", '{"registrations": [{"at": 3}]}'])
