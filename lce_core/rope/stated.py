@@ -157,21 +157,27 @@ def _stated_factor(factor: Any, context: int, trained: int) -> float:
     return context / trained if factor is None else float(factor)
 
 
-def index_ramp(
+def ramp_ends(
     geometry: RopeGeometry, beta_fast: float, beta_slow: float, *, truncate: bool
-) -> Frequencies:
-    """Return for each pair how far it is interpolated (pairs,), linear in the pair's index.
+) -> tuple[float, float]:
+    """Return the indices between which YaRN's authors' code interpolates pairs partly.
 
-    Pairs that make at least `beta_fast` rotations within the trained context get 0, those with at
-    most `beta_slow` get 1. `truncate` rounds both ends of the ramp outwards to whole indices.
+    The pair at the first makes `beta_fast` rotations within the trained context, that at the second
+    `beta_slow`. `truncate` rounds both outwards to whole indices.
     """
     low, high = geometry.pair_with(beta_fast), geometry.pair_with(beta_slow)
     if truncate:
         low, high = math.floor(low), math.ceil(high)
     # The limits are clamped to dimensions, not pairs, as in the reference.
     low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
-    if low == high:
-        high += 0.001
+    return low, high + 0.001 if low == high else high
+
+
+def index_ramp(
+    geometry: RopeGeometry, beta_fast: float, beta_slow: float, *, truncate: bool
+) -> Frequencies:
+    """Return for each pair how far it is interpolated (pairs,), linear in its index."""
+    low, high = ramp_ends(geometry, beta_fast, beta_slow, truncate=truncate)
     return np.asarray(np.clip((np.arange(geometry.num_pairs) - low) / (high - low), 0, 1))
 
 

@@ -184,6 +184,35 @@ def test_resonance_rounds_the_wavelengths_of_transformers_yarn(geometry, scale):
         np.testing.assert_allclose(wavelengths, np.round(wavelengths), rtol=1e-12)
 
 
+STEPS = {
+    "uniform": lambda q, n: 1,
+    "progressive": lambda q, n: q,
+    "tail_spline": lambda q, n: n * (n + 1) - q * (q - 1),
+    "binomial": lambda q, n: q * (n + 1 - q),
+}
+"""Parts of the scale's logarithm that step q of n on the ramp multiplies into the radix."""
+
+
+@given(geometries, scales, st.sampled_from(sorted(STEPS)))
+def test_mr_rope_multiplies_the_radix_along_the_ramp_in_40_digits(geometry, scale, form):
+    context, pairs = geometry.trained_context, geometry.num_pairs
+    plain = [mpf(geometry.theta) ** (-mpf(2 * k) / geometry.rotary_dim) for k in range(pairs)]
+    turns = [context * frequency / (2 * mp.pi) for frequency in plain]
+    first = max((k for k in range(pairs) if turns[k] > 32), default=0)
+    last = next((k for k in range(pairs) if turns[k] < 1), None)
+    if last is None:  # the ramp ends beyond the last pair
+        ratio = mpf(context) / (2 * mp.pi)
+        last = int(mp.ceil(geometry.rotary_dim * mp.log(ratio) / (2 * mp.log(geometry.theta))))
+    count = min(last, geometry.rotary_dim - 1) - first
+    steps = [STEPS[form](step, count) for step in range(1, count + 1)]
+    expected = [
+        frequency * mpf(scale) ** (-mpf(sum(steps[: max(k - first, 0)])) / sum(steps))
+        for k, frequency in enumerate(plain)
+    ]
+    table = make("mr_rope", scale=scale, form=form).rope_table(geometry, unextended(geometry))
+    np.testing.assert_allclose(table.inv_freq, np.array(expected, dtype=float), rtol=1e-12)
+
+
 @given(geometries, st.integers(1, 32), st.integers(1, 64), st.data())
 def test_longrope_equals_transformers_longrope_below_and_beyond_the_trained_context(
     geometry, ratio, part, data
