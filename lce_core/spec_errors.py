@@ -33,9 +33,11 @@ def spec_error(
     got = _shown(first["input"])
     known = [name for name in model.model_fields if name != "name"]
     if first["type"] == "extra_forbidden":
-        takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
-        known_here = known if len(first["loc"]) == 1 else []
-        remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
+        if len(first["loc"]) > 1:
+            takes, remedy = "a key that the documentation names here", "correct or remove the key"
+        else:
+            takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
+            remedy = did_you_mean(str(first["loc"][-1]), known) if known else "remove the key"
         return SpecError(place, "an unknown key", takes, remedy + others)
     if first["type"] == "value_error":
         return _raised_by_validator(first["ctx"]["error"], place, got)

@@ -12,6 +12,7 @@ from typing import get_args
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
 from lce_core.attention import LayerAttention
 from lce_core.contracts import plugins
@@ -53,7 +54,7 @@ from lce_core.evidence import OfMethod
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Family, Method
 from lce_core.methods._training_positions import row_positions
-from lce_core.rope import ContextLengths
+from lce_core.rope import ContextLengths, RopeTable
 
 MethodCheck = Callable[[type[Method], Example], None]
 
@@ -372,12 +373,27 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
                 )
 
 
+def check_layers(plugin: type[Method], example: Example) -> None:
+    """Check that `layers` leaves all other layers as they are in the base model."""
+    try:
+        method = built(plugin, {**example, "layers": {"every": 2}})
+    except ValidationError:
+        return
+    for base in fitting(method):
+        for training in (False, True):
+            plain = LayerAttention(RopeTable(base.geometry.inv_freq()), None)
+            whole = layers(built(plugin, example), base.geometry, at(TARGET), training=training)
+            found = layers(method, base.geometry, at(TARGET), training=training)
+            expected = [(one if place % 2 else plain).key for place, one in enumerate(whole)]
+            assert [layer.key for layer in found] == expected, "`layers` changes other layers too"
+
+
 def check_parameters(plugin: type[Method], example: Example) -> None:
     """Check that another value of each parameter changes the method's output or its errors."""
     if example is not plugin.examples[0]:
         # The other examples are tried together with the first.
         return
-    for name in plugin.model_fields:
+    for name in plugin.model_fields.keys() - {"layers"}:
         pairs = [pair for one in plugin.examples for pair in with_another_value(plugin, one, name)]
         assert pairs, f"{name}: no other value is accepted; give one in EXAMPLES"
         assert any(behaviour(one) != behaviour(other) for one, other in pairs), (
@@ -403,5 +419,6 @@ CHECKS: tuple[MethodCheck, ...] = (
     check_grouped_heads,
     check_changes_the_output,
     check_gradients,
+    check_layers,
     check_parameters,
 )

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
@@ -49,6 +50,22 @@ frequencies, as if positions were closer together. "base" changes the RoPE base.
 new frequencies for each request from the request's length. "approximate" changes the attention."""
 
 
+class EveryLayer(BaseModel):
+    """The last of every `every` layers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    every: int = Field(ge=2)
+
+
+Layers = Annotated[
+    Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Tag("list")]
+    | Annotated[EveryLayer, Tag("every")],
+    # The discriminator decides between both, so that a mistake yields one error message.
+    Discriminator(lambda given: "list" if isinstance(given, list | tuple) else "every"),
+]
+
+
 class Method(Plugin):
     """Base class of all context-extension methods; by itself it changes nothing.
 
@@ -66,6 +83,33 @@ class Method(Plugin):
     rotary: ClassVar[str | None] = None
     """Import path "module:class" of a rotary module with trained parameters, called with (method,
     geometry, lengths, seed=...). The seed determines the initial parameters."""
+
+    layers: Layers | None = None
+    """Layers that the method changes, counted from 0: a list, or {every: N} for the last of every N
+    layers. Others keep the base model's frequencies and full attention. None means all layers. On
+    models with sliding layers no method changes those."""
+
+    @model_validator(mode="after")
+    def _layers_are_free(self) -> Self:
+        if self.layers is None:
+            return self
+        if type(self).insertion is not Method.insertion:
+            reason = "a token inserted into texts, which every layer sees"
+        elif self.rotary is not None:
+            reason = "trained frequencies, which all layers share"
+        elif self.family == "none":
+            reason = "a method that changes nothing"
+        else:
+            return self
+        raise SpecError(
+            "layers", reason, "a method that can leave layers unchanged", "remove layers"
+        )
+
+    def changes(self, index: int) -> bool:
+        """Return True if the method changes this layer, counted from 0."""
+        if isinstance(self.layers, EveryLayer):
+            return (index + 1) % self.layers.every == 0
+        return self.layers is None or index in self.layers
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the RoPE table for requests of `lengths.request` tokens; by default unchanged."""
@@ -216,7 +260,12 @@ def layers_of(
 def own_layers(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> list[LayerAttention | None]:
-    given = (method.layer(index, geometry, lengths) for index in range(num_layers))
+    """Return frequencies and attention of layers that differ from the method's; None for others."""
+    unchanged = LayerAttention(RopeTable(geometry.inv_freq()), None)
+    given = (
+        method.layer(index, geometry, lengths) if method.changes(index) else unchanged
+        for index in range(num_layers)
+    )
     return [one and replace(one, table=_on_base(one.table, geometry)) for one in given]
 
 

@@ -50,10 +50,19 @@ def check_variant(
 
 
 def _check_own_layers(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
-    """Refuse a method that changes some layers but none of this model's."""
+    """Refuse a method that changes some layers but none of this model's, or names missing ones."""
     num_layers = base_model.shape.num_layers
+    named = method.layers
+    if isinstance(named, tuple) and max(named) >= num_layers:
+        raise SpecError(
+            f"{method.plugin_name}.layers",
+            f"layer {max(named)} of {num_layers}",
+            f"layers from 0 to {num_layers - 1}",
+            "remove the layers that the model does not have",
+        )
+    changed = any(method.changes(index) for index in range(num_layers))
     own = own_layers(method, base_model.geometry, lengths, num_layers)
-    if type(method).layer is not Method.layer and not any(own):
+    if not changed or (type(method).layer is not Method.layer and not any(own)):
         raise SpecError(
             f"{method.plugin_name}.layer",
             f"no layer that differs among the model's {num_layers}",

@@ -107,6 +107,14 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         methods.check_unextended_table,
         (TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),
     ),
+    "chosen layers are not the only ones": (
+        "pi",
+        methods.check_layers,
+        (
+            "    def rope_table",
+            "    def changes(self, index: int) -> bool:\n        return True\n\n    def rope_table",
+        ),
+    ),
     "attention leaks one future token": (
         "lm_infinite",
         methods.check_causality,

@@ -16,7 +16,7 @@ from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import Family, LayerAttention, Method, begins_alike
+from lce_core.methods import METHODS, Family, LayerAttention, Method, begins_alike
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.training.recomputation import enable
@@ -69,11 +69,23 @@ def extended(base: LanguageModel, *, windowed: bool = True) -> ExtendedModel:
 
 def own_angles(base: LanguageModel, *, windowed: bool = True) -> Any:
     """Stock layers that hooks give the angles, masks and scaling of Mixed."""
+    half = exponents(base)
+    model = with_angles(base, {1: 0 * half, 2: 500.0**-half}, windowed=windowed)
+    model.model.layers[2].self_attn.scaling *= 1.2**2
+    return model
+
+
+def exponents(base: LanguageModel) -> torch.Tensor:
+    return torch.arange(0, base.geometry.rotary_dim, 2).double() / base.geometry.rotary_dim
+
+
+def with_angles(
+    base: LanguageModel, frequencies: dict[int, torch.Tensor], *, windowed: bool = False
+) -> Any:
     model: Any = stock(base, layers=4)
-    half = torch.arange(0, base.geometry.rotary_dim, 2).double() / base.geometry.rotary_dim
 
     def give(index: int) -> Any:
-        inv_freq = {1: 0 * half, 2: 500.0**-half}.get(index, base.geometry.theta**-half)
+        inv_freq = frequencies.get(index, base.geometry.theta ** -exponents(base))
 
         def given(_: Any, args: Any, kwargs: Any) -> Any:
             positions = torch.arange(kwargs["hidden_states"].shape[1])
@@ -88,8 +100,21 @@ def own_angles(base: LanguageModel, *, windowed: bool = True) -> Any:
 
     for index, layer in enumerate(model.model.layers):
         layer.self_attn.register_forward_pre_hook(give(index), with_kwargs=True)
-    model.model.layers[2].self_attn.scaling *= 1.2**2
     return model
+
+
+@over_bases
+@pytest.mark.parametrize(
+    ("chosen", "changed"), [([0, 3], (0, 3)), ({"every": 2}, (1, 3)), ({"every": 4}, (3,))]
+)
+def test_other_layers_than_those_of_a_method_stay_as_in_the_base_model(base, chosen, changed):
+    ids = tokens(40)
+    divided = base.geometry.theta ** -exponents(base) / 4
+    expected = with_angles(base, dict.fromkeys(changed, divided))(ids).logits
+    method = METHODS.parse({"name": "pi", "layers": chosen}, "methods[0]")
+    model = extend(stock(base, layers=4), base, method, target=TARGET)
+    for cuts in ((), (7, 8, 9, 30)):
+        torch.testing.assert_close(logits(model, ids, cuts), expected, rtol=1e-9, atol=1e-9)
 
 
 @over_bases
