@@ -60,7 +60,8 @@ def base(
         say(texts.smallest_base(length, dim, digits, found))
         return
     given = {"length": length, "dim": dim, "digits": digits}
-    say(json.dumps({**given, **asdict(found)}, indent=1))
+    limits = {"above": length * bounds.ALIASING, "below": bounds.RESOLVED}
+    say(json.dumps({**given, **asdict(found), **limits}, indent=1))
 
 
 @rope.command()

@@ -13,7 +13,9 @@ from flows.terminal import Terminal, plain_table
 from lce.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import (
+    ALIASING,
     EXPONENTS,
+    RESOLVED,
     SEARCHED,
     SmallestBase,
     bounded_length,
@@ -82,7 +84,10 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
         f"with B_m >= 0 at every distance m from 0 to {length:,}; its own L_theta is {reach}.\n"
         f"{above}\n"
         "A finer grid can find a smaller base, because working bases have gaps.\n"
-        "Source: arXiv:2405.14591, equation 18."
+        "Source: arXiv:2405.14591, equation 18.\n"
+        f"Bounds on the slowest pair (arXiv:2602.10959): a base above {length * ALIASING:,.0f}, so"
+        f" that it turns\nless than once; below {RESOLVED:.3g}, so that float32 tells successive"
+        " tokens apart."
     )
 
 

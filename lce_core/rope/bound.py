@@ -10,11 +10,16 @@ distance L (equation 18).
 Every base from some value on reaches a given length L. Below this value, only the bases in many
 narrow intervals do, so the infimum of equation 18 depends on which bases are tried.
 
-Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3.
+`ALIASING` and `RESOLVED` are bounds of another kind, on the slowest pair: a base above the length
+times `ALIASING` keeps its angle below one turn, and a base below `RESOLVED` keeps the change of its
+angle from one token to the next above the rounding of float32.
+
+Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3; Liu 2026, arXiv:2602.10959.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +31,8 @@ from lce_core.rope import Frequencies
 
 SEARCHED = 1 << 24
 """Default limit of the search for a negative B_m: distances up to 2^24 tokens."""
+ALIASING = 1 / math.tau
+RESOLVED = 2.0**23
 EXPONENTS = range(17)
 """Exponents e of the bases k * 10^e in `grid`."""
 

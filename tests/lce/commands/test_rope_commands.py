@@ -30,7 +30,7 @@ def test_bounds_and_bases_are_the_known_integers():
     assert found == {"base": 1e6, "dim": 128, "length": 27114, "searched": 1 << 24}
     found = data("base", "--length", "4000")
     expected = {"length": 4000, "dim": 128, "digits": 2, "base": 27000.0, "every_from": 58000.0}
-    assert found == expected
+    assert found == expected | {"above": pytest.approx(636.61977), "below": 8388608}
 
 
 def test_pairs_of_a_method_are_shown_with_wavelengths_turns_and_state():
