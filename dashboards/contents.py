@@ -33,6 +33,7 @@ class Contents:
     settled: list[Row]
     families: list[Row]
     scores: list[Row]
+    gains: list[Row]
     sample_counts: list[Row]
     standing: list[Row]
     nll_differences: list[Row]

@@ -54,6 +54,10 @@ GROUP BY base_model, method, frozen
 -- Default metric by task, length and method, mean over seeds.
 FROM score_by_length WHERE study = $study
 
+-- name: gains
+-- What each method loses within the trained context and gains at the target.
+FROM lost_and_gained WHERE study = $study
+
 -- name: sample_counts
 -- Number of prompts or windows of text behind the score of one seed. Methods can differ in it.
 SELECT base_model, benchmark, task, eval_length,

@@ -179,3 +179,68 @@ COMMENT ON COLUMN benchmark_by_length.is_best IS
     'True for the best of at least two methods with a value at this length. False for all if their task sets differ.';
 COMMENT ON COLUMN benchmark_by_length.has_usual_tasks IS
     'True if the task set is the most frequent one of the benchmark at this length; of equally frequent ones, the first planned.';
+
+CREATE VIEW lost_and_gained AS
+WITH measured AS (
+    SELECT b.*, s.trained_context, s.target_context,
+        CASE WHEN b.unit = 'perplexity' THEN ln(b.value) ELSE b.value END AS measure
+    FROM benchmark_by_length b
+    JOIN store.study s USING (study, base_model)
+    WHERE b.value IS NOT NULL AND (b.unit <> 'perplexity' OR b.value > 0)
+),
+differences AS (
+    SELECT m.*,
+        CASE WHEN m.higher_is_better
+            THEN m.measure - o.measure ELSE o.measure - m.measure END AS better
+    FROM measured m
+    JOIN measured o USING (study, base_model, benchmark, eval_length, task_set)
+    WHERE o.method = 'none' AND o.frozen
+),
+within AS (
+    SELECT * FROM differences
+    WHERE eval_length <= trained_context
+    QUALIFY eval_length = max(eval_length) OVER (PARTITION BY study, base_model, benchmark)
+),
+beyond AS (
+    SELECT study, base_model, method, frozen, benchmark, better AS gained
+    FROM differences
+    WHERE eval_length = target_context AND target_context > trained_context
+),
+trained AS (
+    SELECT study, base_model, method, frozen,
+        any_value(train_tokens) AS train_tokens,
+        min(position) AS position
+    FROM store.cell
+    GROUP BY study, base_model, method, frozen
+)
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    benchmark,
+    eval_length AS within_length,
+    0 - better AS lost,
+    target_context AS beyond_length,
+    gained,
+    CASE WHEN unit = 'perplexity' THEN 'nats' ELSE unit END AS unit,
+    train_tokens,
+    variant_name(method, frozen) AS variant
+FROM within
+JOIN beyond USING (study, base_model, method, frozen, benchmark)
+JOIN trained USING (study, base_model, method, frozen)
+ORDER BY study, position;
+
+COMMENT ON VIEW lost_and_gained IS
+    'What each method costs within the trained context and gains at the target, in the same unit, against the model without a method.';
+COMMENT ON COLUMN lost_and_gained.within_length IS
+    'Longest evaluated length within the trained context, in tokens.';
+COMMENT ON COLUMN lost_and_gained.lost IS
+    'How much worse than the base model the method is at within_length; negative if it is better.';
+COMMENT ON COLUMN lost_and_gained.beyond_length IS 'Target context of the study, in tokens.';
+COMMENT ON COLUMN lost_and_gained.gained IS
+    'How much better than the base model the method is at beyond_length; negative if it is worse.';
+COMMENT ON COLUMN lost_and_gained.unit IS
+    'Unit of both: nats per token (of the logarithm of a perplexity), or the benchmark''s own.';
+COMMENT ON COLUMN lost_and_gained.train_tokens IS
+    'Tokens of the fine-tuning of one seed; NULL if the study does not fine-tune the weights.';

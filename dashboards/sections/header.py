@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from dashboards.charts.dots import Panel, dots_svg
+from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.claims.summary import Summary
-from dashboards.contents import Contents, Row
+from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, method_looks
 from dashboards.figure import figure, names_as_code, rendered
 from dashboards.registered import registered
-from dashboards.scores import base_context
+from dashboards.scores import base_context, benchmark_label
 
 MOST_PANELS = 8
 """Panels of the dot plot; further benchmarks are in the section At a glance."""
@@ -47,7 +48,38 @@ def _summary(contents: Contents, one: Summary) -> dict[str, object]:
         "distrust": [names_as_code(text, variants) for text in one.distrust()],
         "total_cost": one.total_cost(),
         "figure": figure(PICTURE, caption, [picture], kind="wide") if picture else "",
+        "gains": gains(contents, one),
     }
+
+
+def gains(contents: Contents, one: Summary) -> Markup:
+    """Return a figure of what methods lose within the trained context and gain at the target.
+
+    It has a picture for each of the summary's benchmarks; "" without a result at both lengths.
+    """
+    looks = method_looks(contents.overview, contents.families)
+    pictures = []
+    for name in one.benchmarks:
+        rows = select(contents.gains, benchmark=name)
+        points = {Variant.of(row): (row["lost"], row["gained"]) for row in rows}
+        if len(points) > 1:
+            first, label = rows[0], benchmark_label(name)
+            axes = (
+                Axis(
+                    f"lost at {first['within_length']:,}, {first['unit']}", higher_is_better=False
+                ),
+                Axis(
+                    f"gained at {first['beyond_length']:,}, {first['unit']}", higher_is_better=True
+                ),
+            )
+            pictures.append(scatter_svg(f"{label}: gain against loss", axes, looks, points))
+    if not pictures:
+        return Markup()
+    caption = (
+        "Against the model without a method. Best at the top left; labelled: no other method gains"
+        " as much and loses as little."
+    )
+    return figure("Lost within the trained context, gained beyond", caption, pictures)
 
 
 def dot_plot(contents: Contents, one: Summary) -> str:

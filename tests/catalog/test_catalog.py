@@ -8,6 +8,7 @@ import csv
 import errno
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -55,6 +56,8 @@ CONTRACT = {
     " longest_length num_missing",
     "score_by_length": "study base_model method frozen benchmark task metric eval_length value"
     " lowest highest num_seeds unit higher_is_better exact_attention",
+    "lost_and_gained": "study base_model method frozen benchmark within_length lost beyond_length"
+    " gained unit train_tokens",
     "nll_by_position": "study base_model method frozen benchmark task eval_length position_bin nll"
     " lowest highest num_seeds",
     "trainings": "checkpoint step tokens loss learning_rate tokens_per_second mfu grad_norm"
@@ -145,6 +148,30 @@ def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(store, ca
             partial = (row["value_of_done"] or {}).get(column)
             assert partial == (None if len(firsts) == 3 else mean)
         assert row["ruler"] is None
+
+
+def test_losses_and_gains_are_those_of_the_means_in_one_unit(catalog):
+    sql = "FROM benchmark_by_length JOIN studies USING (study, base_model)"
+    means = {
+        (r["variant"], r["benchmark"], r["eval_length"]): r
+        for r in ask(catalog, sql)
+        if r["value"] is not None
+    }
+
+    def better(variant: str, benchmark: str, length: int) -> float:
+        row, base = (means[one, benchmark, length] for one in (variant, "none"))
+        if row["unit"] == "perplexity":
+            return math.log(base["value"] / row["value"])
+        return (row["value"] - base["value"]) * (1 if row["higher_is_better"] else -1)
+
+    found = ask(catalog, "FROM lost_and_gained")
+    assert {row["unit"] for row in found} >= {"nats", "accuracy"}
+    for row in found:
+        who = row["variant"], row["benchmark"]
+        assert row["lost"] == pytest.approx(-better(*who, row["within_length"]), abs=1e-12)
+        assert row["gained"] == pytest.approx(better(*who, row["beyond_length"]), abs=1e-12)
+        (study,) = ask(catalog, f"FROM studies WHERE study = '{row['study']}'")
+        assert row["within_length"] <= study["trained_context"] < row["beyond_length"]
 
 
 def test_each_cell_without_a_result_says_why(catalog):
