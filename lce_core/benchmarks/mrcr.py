@@ -38,6 +38,7 @@ from lce_core.benchmarks import (
     Source,
     Table,
     calls,
+    chat_ids,
     encode,
     read_rows,
     spread,
@@ -72,6 +73,7 @@ class Mrcr(PromptBenchmark):
         "fast": Profile("up to 20 conversations per length", num_samples=20),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
+    has_messages: ClassVar[bool] = True
 
     num_samples: int | None = Field(default=None, gt=0)
     """Conversations per length, evenly spaced over those that fit; None means 100 (clean), 20
@@ -97,7 +99,7 @@ class Mrcr(PromptBenchmark):
         return max(1, 3 * eval_length // 4 - NEW_TOKENS)
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        candidates = (_fitting(request, row, place) for row, place in _rows(request))
+        candidates = (self._fitting(request, row, place) for row, place in _rows(request))
         prompts = [prompt for prompt in candidates if prompt]
         if not prompts:
             raise UnavailableError(
@@ -116,6 +118,36 @@ class Mrcr(PromptBenchmark):
         """Stop at the next turn, or once the answer does not start with the random string."""
         start, begun = _random_string(prompt), answer.lstrip()
         return _NEXT_TURN in begun or not start.startswith(begun[: len(start)])
+
+    def _fitting(self, request: CellRequest, row: DataRow, place: str) -> Prompt | None:
+        """Return the prompt of a row; None if it belongs to another length. Raises DataError."""
+        random_string, answer = row["random_string_to_prepend"], row["answer"]
+        try:
+            messages = json.loads(row["prompt"])
+            turns = [f"{ROLES[message['role']]}: {message['content']}\n" for message in messages]
+            text = answer.removeprefix(random_string)
+            needle = row["desired_msg_index"] + 1
+            if answer != random_string + messages[needle]["content"]:
+                raise ValueError(f"an answer that is not message {needle} after the random string")
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise DataError(
+                place,
+                f"{type(error).__name__} {error}",
+                "`prompt` as a JSON list of messages with role and content, and in `answer` the"
+                " random string and the text of message `desired_msg_index` + 1",
+                "use the data set in its published form",
+            ) from None
+        whole = f"{''.join(turns)}{ROLES['assistant']}:"
+        depth = 100 * sum(map(len, turns[:needle])) / len(whole)
+        if len(whole) > _MAX_CHARACTERS_PER_TOKEN * request.eval_length:
+            return None
+        if self.chat:
+            ids = chat_ids(request, messages, self.system_prompt)
+        else:
+            ids = np.array(encode(request, whole), dtype=np.int64)
+        if not request.eval_length < 2 * (len(ids) + NEW_TOKENS) <= 2 * request.eval_length:
+            return None
+        return Prompt(ids, answer, depth, evidence=text)
 
 
 def similarity(answer: str, reference: str, random_string: str) -> float:
@@ -154,44 +186,16 @@ def _rows(request: CellRequest) -> Iterator[tuple[DataRow, str]]:
     data.require_rows(request.data_folders, f"{number}needle", count, NUM_ROWS)
 
 
-def _fitting(request: CellRequest, row: DataRow, place: str) -> Prompt | None:
-    """Return the prompt of a row; None if it belongs to another length. Raises DataError."""
-    random_string, answer = row["random_string_to_prepend"], row["answer"]
-    try:
-        messages = json.loads(row["prompt"])
-        turns = [f"{ROLES[message['role']]}: {message['content']}\n" for message in messages]
-        text = answer.removeprefix(random_string)
-        needle = row["desired_msg_index"] + 1
-        if answer != random_string + messages[needle]["content"]:
-            raise ValueError(f"an answer that is not message {needle} after the random string")
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            place,
-            f"{type(error).__name__} {error}",
-            "`prompt` as a JSON list of messages with role and content, and `answer` as the random"
-            " string and the text of message `desired_msg_index` + 1",
-            "use the data set in its published form",
-        ) from None
-    whole = f"{''.join(turns)}{ROLES['assistant']}:"
-    depth = 100 * sum(map(len, turns[:needle])) / len(whole)
-    if len(whole) > _MAX_CHARACTERS_PER_TOKEN * request.eval_length:
-        return None
-    ids = np.array(encode(request, whole), dtype=np.int64)
-    if not request.eval_length < 2 * (len(ids) + NEW_TOKENS) <= 2 * request.eval_length:
-        return None
-    return Prompt(ids, answer, depth, evidence=text)
-
-
 BENCHMARK = Mrcr
 SOURCE = Source(
     paper="arXiv:2409.12640",
     place="the task MRCR; conversations and score: the data set of OpenAI (2025)",
     reference="https://huggingface.co/datasets/openai/mrcr",
-    differs="base models have no chat template, so messages are plain turns, 'User: ...' and"
-    " 'Assistant: ...', each on a new line; the answer ends where the model begins another turn of"
-    " the user, and white space before it is ignored; decoding is greedy and stops once the score"
-    " is settled, at the latest after 1,024 tokens, which the length includes; lengths count tokens"
-    " of the base model's tokenizer",
+    differs="base models have no chat template, so without `chat` messages are plain turns,"
+    " 'User: ...' and 'Assistant: ...', each on a new line; the answer ends where the model begins"
+    " another turn of the user, and white space before it is ignored; decoding is greedy and stops"
+    " once the score is settled, at the latest after 1,024 tokens, which the length includes;"
+    " lengths count tokens of the base model's tokenizer",
 )
 EVIDENCE = tuple(
     calls(similarity, score, origin, answer=answer, reference=reference, random_string="aYooSG8CQg")
