@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -55,11 +56,10 @@ def test_a_prompt_in_a_chat_is_what_transformers_renders(name, system):
 
 @pytest.mark.parametrize("name", sorted({*CHATTING} - {"mrcr"}))
 def test_a_chat_adds_its_template_to_the_prompts_of_a_shorter_length(name, tmp_path):
-    plugin = BENCHMARKS.load(name)
-    data = lambda sets: fixture_folders(sets, tmp_path)  # noqa: E731
-    example = plugin.examples[0]
-    plain = Case(plugin, example, "clean", data)
-    case = Case(plugin, {**example, "chat": True}, "clean", data)
+    plugin, data = BENCHMARKS.load(name), partial(fixture_folders, root=tmp_path)
+    plain, case = (
+        Case(plugin, {**plugin.examples[0], **chat}, "clean", data) for chat in ({}, {"chat": True})
+    )
     task = case.benchmark.tasks()[-1]
     cell = request_for(case, task, tokenizer=chat_tokenizer())
     tokens = stock(cell.tokenizer, ("user", "X"))
