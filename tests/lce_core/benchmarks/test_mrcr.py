@@ -3,6 +3,7 @@
 import re
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ from lce_core.benchmarks._data import SUBSET
 from lce_core.benchmarks.mrcr import similarity
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError, UnavailableError
+from lce_core.prompts.reading import readable
 from tests.support.cells import benchmark, request
 from tests.support.data.fixture_data import fixture_folders
 
@@ -43,6 +45,7 @@ def test_a_reader_finds_the_asked_text_by_its_order_at_its_depth(task, tmp_path)
         assert len(found) == int(task[-1])
         asked = found[int(number) - 1]
         assert prompt.reference == begun + asked[1]
+        assert readable(prompt, words_tokenizer()).places == [tuple(np.add(asked.span(1), 3))]
         assert prompt.depth == pytest.approx(
             100 * text.index("Assistant", *asked.span()) / len(text)
         )
