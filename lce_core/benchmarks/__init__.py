@@ -36,6 +36,7 @@ from lce_core.benchmarks._prompted.benchmark import (
     mean_score,
     strata,
 )
+from lce_core.benchmarks._prompted.chat import chat_ids
 from lce_core.benchmarks._prompted.filling import (
     cut_middle,
     cut_middle_to_fit,
@@ -132,6 +133,7 @@ __all__ = [
     "Worded",
     "blank_prompt",
     "calls",
+    "chat_ids",
     "cut_middle",
     "cut_middle_to_fit",
     "cut_windows",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 Files = Literal["weights", "tokenizer", "config"]
-_TOKENIZER = ("*.json", "tokenizer.model", "merges.txt")
+_TOKENIZER = ("*.json", "*.jinja", "tokenizer.model", "merges.txt")
 _WEIGHTS = ("*.safetensors",)
 _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "weights": ((*_TOKENIZER, *_WEIGHTS), _WEIGHTS),

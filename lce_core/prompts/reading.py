@@ -27,7 +27,8 @@ class ReadablePrompt:
     is_exact: bool
     """True if encoding `text` again yields `ids`."""
     places: list[tuple[int, int]]
-    """(start, end) character offsets of each occurrence of a right answer in `text`, ascending."""
+    """(start, end) character offsets of each occurrence of a right answer in `text`, ascending; of
+    the prompt's evidence if `text` contains no right answer."""
     first_token: int | None
     """Index in `ids` of the token in which the first right answer starts; None if there is none."""
 
@@ -67,7 +68,7 @@ def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
 def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadablePrompt:
     ids: list[int] = prompt.ids.tolist()
     text = decoded(tokenizer, ids)
-    places = places_of(prompt.right_answers, text)
+    places = places_of(prompt.right_answers, text) or places_of((prompt.evidence,), text)
     return ReadablePrompt(
         ids,
         text,

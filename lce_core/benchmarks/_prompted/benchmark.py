@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score, score
 from lce_core.benchmarks._prompted.cache import cell_prompts
+from lce_core.benchmarks._prompted.chat import Frame
 from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
 from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
 from lce_core.benchmarks._prompted.labels import compared, label_scores
@@ -29,6 +30,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     token_ids,
 )
 from lce_core.data.sequences import Answers, Sequences
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import Estimate, mean_estimate
 
@@ -60,6 +62,32 @@ class PromptBenchmark(Benchmark):
     """Maximum number of tokens generated after a prompt."""
     conversation: ClassVar[bool] = False
     """True asks each question about a context after the model's own answers to the earlier ones."""
+    has_messages: ClassVar[bool] = False
+    """True if `build` puts the messages of each prompt into the chat template itself."""
+
+    chat: bool = False
+    """True puts each prompt into the base model's chat template, as the message of the user. The
+    length includes the template's tokens."""
+    system_prompt: str | None = None
+    """System prompt of the chat; None leaves it to the template."""
+
+    @model_validator(mode="after")
+    def _require_a_chat(self) -> Self:
+        if self.chat and (self.conversation or not self.in_words):
+            raise SpecError(
+                "chat",
+                "true",
+                "false where a prompt asks several questions or is not in words",
+                "omit it, or choose another profile or benchmark",
+            )
+        if self.system_prompt is not None and not self.chat:
+            raise SpecError(
+                "system_prompt",
+                "a prompt without a chat",
+                "`chat: true` beside it",
+                "add that, or omit the system prompt",
+            )
+        return self
 
     @property
     def in_words(self) -> bool:
@@ -176,12 +204,27 @@ class PromptBenchmark(Benchmark):
         if not self.in_words:
             return tuple(self.fresh_prompts(request))
         held_out = self.reads_held_out(request.task)
-        return cell_prompts(self, request, self.build, reads_held_out=held_out)
+        return cell_prompts(self, request, self.fresh_prompts, reads_held_out=held_out)
 
     def fresh_prompts(self, request: CellRequest) -> Sequence[Prompt]:
         """Build the cell's prompts without the cache."""
         key_task = self.key_task(request.task)
-        return self.key_prompts(request, key_task) if key_task else self.build(request)
+        if key_task:
+            return self.key_prompts(request, key_task)
+        if not self.chat or self.has_messages:
+            return self.build(request)
+        frame = Frame.of(request, self.system_prompt)
+        length = request.eval_length - frame.num_tokens
+        reason = self.unavailable(request.base_model, request.task, length)
+        if reason or length <= frame.begin:
+            raise UnavailableError(
+                "eval_length",
+                f"{request.eval_length} tokens, of which the chat template takes"
+                f" {frame.num_tokens}",
+                reason or "at least one token for a prompt",
+                "use a longer length",
+            )
+        return [frame.around(one) for one in self.build(replace(request, eval_length=length))]
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
         """Return the prompts' lengths in tokens; raise UnavailableError if they are too short."""

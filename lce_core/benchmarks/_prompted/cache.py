@@ -126,7 +126,7 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return None
-    options = ("clean_up_tokenization_spaces", "split_special_tokens")
+    options = ("clean_up_tokenization_spaces", "split_special_tokens", "chat_template")
     return fingerprint(
         [
             hashlib.sha256(backend.to_str().encode()).hexdigest(),

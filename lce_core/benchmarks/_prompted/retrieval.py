@@ -41,7 +41,7 @@ class Prompt:
     _: KW_ONLY
     evidence: str = ""
     """Text at `depth` that contains the answer, if the answer has other places too, such as a list
-    of labels. Empty: the text is `reference` itself."""
+    of labels, or that the answer repeats after other words. Empty: it is `reference` itself."""
     references: tuple[str, ...] = ()
     """All right answers, or all parts of one, of which `reference` is a summary; empty if
     `reference` is the only one."""

@@ -15,6 +15,7 @@ NEEDS_DATA = "reads a data set from a folder"
 BENCHMARKS_LEFT_OUT = {
     "longbench": ("understanding", NEEDS_DATA),
     "longbench_v2": ("understanding", NEEDS_DATA),
+    "mrcr": ("retrieval", NEEDS_DATA),
     "multi_key": ("retrieval", "asks the keys of `multi_turn`, without the conversation"),
     "nolima": ("reasoning", NEEDS_DATA),
     "perplexity_documents": ("text", "measures what `perplexity` does, over whole documents"),

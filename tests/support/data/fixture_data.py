@@ -10,6 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH_TASKS
 from lce_core.benchmarks.many_shot.trec import LABELS
@@ -96,6 +99,42 @@ def _longbench_v2(folder: Path) -> None:
     state_rows(folder, {"data.json": len(rows)})
 
 
+def _mrcr(folder: Path) -> None:
+    for needles in (2, 4, 8):
+        rows = [_conversation(needles, size) for size in (0, 2, 5, 14, 31, 60)]
+        place = folder / f"{needles}needle"
+        place.mkdir()
+        pq.write_table(pa.Table.from_pylist(rows), place / f"{needles}needle_0.parquet")
+        state_rows(folder, {place.name: len(rows)})
+
+
+def _conversation(needles: int, size: int) -> dict[str, object]:
+    """A row of MRCR: `needles` poems about boats, with `size` other texts before each."""
+    pairs = [
+        pair
+        for number in range(1, needles + 1)
+        for pair in (
+            *[("write a riddle about boats", STORY)] * size,
+            ("write a poem about boats", f"Boat {number} of {size} sails."),
+        )
+    ]
+    asked = size % needles
+    order = ("1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 9)))[asked]
+    contents = ["Examples follow.\n", *(text for pair in pairs for text in pair)]
+    contents += [f"Prepend Xq{size}Zr7 to the {order} (1 indexed) poem about boats."]
+    roles = ["user", *["user", "assistant"] * len(pairs), "user"]
+    messages = [{"role": a, "content": b} for a, b in zip(roles, contents, strict=True)]
+    return {
+        "prompt": json.dumps(messages),
+        "answer": f"Xq{size}Zr7Boat {asked + 1} of {size} sails.",
+        "random_string_to_prepend": f"Xq{size}Zr7",
+        "n_needles": needles,
+        "desired_msg_index": 2 * (asked + 1) * (size + 1) - 1,
+        "total_messages": len(messages),
+        "n_chars": sum(map(len, contents)),
+    }
+
+
 def _trec(folder: Path) -> None:
     codes = sorted(LABELS)[:12]
     for name, count in (("train.txt", 24), ("test.txt", 12)):
@@ -169,6 +208,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "hotpotqa": _ruler,
     "longbench": _longbench,
     "longbench_v2": _longbench_v2,
+    "mrcr": _mrcr,
     "trec": _trec,
     "long_eval": _long_eval,
     "pg19": _books,

@@ -1,0 +1,162 @@
+"""Chat templates: prompts equal what transformers renders and tokenises itself; refusals."""
+
+import copy
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from lce_core.benchmarks import BENCHMARKS, PromptBenchmark
+from lce_core.benchmarks._prompted.chat import chat_ids
+from lce_core.contracts.benchmark_cases import Case, fresh, held_out, request_for, words_tokenizer
+from lce_core.errors import SpecError, UnavailableError
+from tests.support.cells import TOY, benchmark, request
+from tests.support.data.fixture_data import fixture_folders
+
+TEMPLATE = (
+    "{{ bos_token }}{% for one in messages %}<|start|>{{ one.role }}\n{{ one.content }}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+CHATTING = [
+    name
+    for name in BENCHMARKS.names()
+    if issubclass(plugin := BENCHMARKS.load(name), PromptBenchmark) and not plugin.conversation
+]
+
+
+def chat_tokenizer(template=TEMPLATE):
+    tokenizer = copy.deepcopy(words_tokenizer())
+    tokenizer.add_tokens(["<|start|>", "<|end|>"], special_tokens=True)
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def stock(tokenizer, *messages):
+    chat = [{"role": role, "content": content} for role, content in messages]
+    return tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+
+
+@pytest.mark.parametrize("system", [None, "Answer in one word."])
+@pytest.mark.parametrize("name", ["passkey", "json_kv", "graphwalks"])
+def test_a_prompt_in_a_chat_is_what_transformers_renders(name, system):
+    asked = benchmark(name, num_samples=3, chat=True, system_prompt=system)
+    tokenizer = chat_tokenizer()
+    cell = request(asked, 1500, tokenizer=tokenizer)
+    prompts = asked.prompts(cell)
+    asked.require_filled(cell, prompts)
+    for prompt in prompts:
+        text = tokenizer.decode(prompt.ids)
+        message = text.rpartition("<|start|>user\n")[2].removesuffix(
+            "<|end|>\n<|start|>assistant\n"
+        )
+        turns = [("system", system)] * (system is not None) + [("user", message)]
+        assert prompt.ids.tolist() == stock(tokenizer, *turns)
+
+
+@pytest.mark.parametrize("name", sorted({*CHATTING} - {"mrcr"}))
+def test_a_chat_adds_its_template_to_the_prompts_of_a_shorter_length(name, tmp_path):
+    plugin, data = BENCHMARKS.load(name), partial(fixture_folders, root=tmp_path)
+    plain, case = (
+        Case(plugin, {**plugin.examples[0], **chat}, "clean", data) for chat in ({}, {"chat": True})
+    )
+    task = case.benchmark.tasks()[-1]
+    cell = request_for(case, task, tokenizer=chat_tokenizer())
+    tokens = stock(cell.tokenizer, ("user", "X"))
+    at = tokens.index(*cell.tokenizer.encode("X", add_special_tokens=False))
+    before, after = tokens[:at], tokens[at + 1 :]
+    shorter = replace(cell, eval_length=cell.eval_length - len(tokens) + 2)
+    for prompt, inner in zip(fresh(case, cell), fresh(plain, shorter), strict=True):
+        assert inner.ids[0] == cell.tokenizer.bos_token_id
+        assert prompt.ids.tolist() == [*before, *inner.ids[1:].tolist(), *after]
+        assert (prompt.reference, prompt.labels) == (inner.reference, inner.labels)
+        context = prompt.ids[: prompt.context_tokens]
+        np.testing.assert_array_equal(context[at:], inner.ids[1 : inner.context_tokens or 1])
+        parts = list(zip(prompt.inserted[::2], prompt.inserted[1::2], strict=True))
+        own = list(zip(inner.inserted[::2], inner.inserted[1::2], strict=True))
+        assert parts[:1] == [(0, at)] * bool(own)
+        for (start, end), (first, last) in zip(parts[1:], own, strict=True):
+            np.testing.assert_array_equal(prompt.ids[start:end], inner.ids[first:last])
+
+
+def test_the_messages_of_mrcr_are_messages_of_the_chat(tmp_path):
+    asked, tokenizer = benchmark("mrcr", chat=True), chat_tokenizer()
+    folders = fixture_folders(asked.reads("needles_2"), tmp_path)
+    cell = request(asked, 4000, task="needles_2", tokenizer=tokenizer, data_folders=folders)
+    for prompt in asked.prompts(cell):
+        turns = (
+            tokenizer.decode(prompt.ids).removeprefix("<s><|start|>").split("<|end|>\n<|start|>")
+        )
+        assert turns.pop() == "assistant\n"
+        messages = [tuple(turn.split("\n", 1)) for turn in turns]
+        assert messages[0] == ("user", "Examples follow.\n")
+        assert messages[1][1].startswith("write a ")
+        assert prompt.ids.tolist() == stock(tokenizer, *messages)
+    other = replace(cell, tokenizer=chat_tokenizer(TEMPLATE.replace("assistant", "model")))
+    assert tokenizer.decode(asked.prompts(other)[0].ids).endswith("<|start|>model\n")
+
+
+def test_templates_read_one_date_and_no_thinking():
+    template = "{% for _ in messages %}{{ strftime_now('%Y') }}|{% endfor %}{{ enable_thinking }}"
+    cell = request(benchmark("passkey"), 100, tokenizer=chat_tokenizer(template))
+    found = cell.tokenizer.decode(chat_ids(cell, [{"role": "user", "content": ""}], None))
+    assert found == "26 Jul 2024|False"
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (None, "chat_template is not set"),
+        ("{{ messages[0].content }}, {{ messages[0].content }}", "tokens 2 times"),
+        ("no message", "tokens 0 times"),
+        ("", "tokens 0 times"),
+        ("{{ raise_exception('no system prompt') }}", "no system prompt"),
+        ("{{ ''.__class__.__mro__ }}", "SecurityError"),
+    ],
+    ids=str,
+)
+def test_a_template_that_cannot_hold_a_prompt_makes_the_cell_unavailable(template, reason):
+    asked = benchmark("passkey", num_samples=2, chat=True)
+    with pytest.raises(UnavailableError, match=f"toy_llama: chat template: got .*{reason}"):
+        asked.prompts(request(asked, 500, tokenizer=chat_tokenizer(template)))
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "reason"),
+    [("passkey", 5, "at least one token"), ("longbench_v2", 165, "at least 160 tokens")],
+)
+def test_a_length_without_room_for_the_template_is_refused(name, length, reason):
+    asked = benchmark(name, num_samples=2, chat=True)
+    assert asked.unavailable(TOY, asked.tasks()[0], length) is None
+    cell = request(asked, length, tokenizer=chat_tokenizer())
+    with pytest.raises(UnavailableError, match=f"the chat template takes .*{reason}"):
+        asked.fresh_prompts(cell)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "reason"),
+    [
+        ("passkey", {"chat": True, "profile": "tiny"}, "is not in words"),
+        ("multi_turn", {"chat": True}, "asks several questions"),
+        ("passkey", {"system_prompt": ""}, "`chat: true` beside it"),
+    ],
+)
+def test_a_chat_without_effect_is_refused(name, parameters, reason):
+    with pytest.raises(SpecError, match=reason):
+        benchmark(name, **parameters)
+
+
+def test_only_a_chat_enters_the_identity():
+    assert set(benchmark("passkey").identity()) == {"name", "version"}
+    assert benchmark("passkey", chat=True).identity()["chat"] is True
+
+
+def test_a_context_in_a_chat_passes_once_for_its_questions():
+    asked = benchmark("babilong", num_stories=2, max_facts=10, chat=True)
+    words = {"tokenizer": chat_tokenizer(), "held_out": held_out(in_words=True)}
+    whole, shared = (
+        asked.evaluate(request(asked, 700, task="qa1", savings=savings, **words))
+        for savings in (False, True)
+    )
+    assert [one.likeliest for one in whole.samples] == [one.likeliest for one in shared.samples]
+    assert {one.prompt_end[-10:] for one in shared.samples} == {"assistant\n"}
