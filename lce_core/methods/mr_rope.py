@@ -40,13 +40,14 @@ class MrRope(ScaledMethod, ByParts):
         q = (np.arange(geometry.num_pairs) - low).clip(0, n)
         match self.form:
             case "uniform":
-                return q / n
+                exponents = q / n
             case "progressive":
-                return q * (q + 1) / (n * (n + 1))
+                exponents = q * (q + 1) / (n * (n + 1))
             case "tail_spline":
-                return q * (3 * n * n + 3 * n + 1 - q * q) / (n * (n + 1) * (2 * n + 1))
+                exponents = q * (3 * n * n + 3 * n + 1 - q * q) / (n * (n + 1) * (2 * n + 1))
             case "binomial":
-                return q * (q + 1) * (3 * n + 2 - 2 * q) / (n * (n + 1) * (n + 2))
+                exponents = q * (q + 1) * (3 * n + 2 - 2 * q) / (n * (n + 1) * (n + 2))
+        return np.asarray(exponents)
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         scale = self.scale_for(lengths)
