@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.catalog.test_catalog import ask
-from tests.catalog.test_comparisons import passkey, passkeys
+from tests.catalog.test_comparisons import losses, passkey, passkeys
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 
 METHODS = ("none", "pi", "yarn", "ntk_aware")
@@ -117,7 +117,13 @@ def test_order_names_and_further_methods_change_no_number_of_a_registered_compar
     def renamed(method: str) -> str:
         return method if method == "none" else f"{method}_b"
 
-    for name, cells, own in (("texts", [*short, *long], expects), ("seeds", seeds, tuned)):
+    windows = [cell for cell in losses() if cell.method != "twin"]
+    of_windows = [one | {"benchmark": "perplexity"} for one in tuned]
+    for name, cells, own in (
+        ("texts", [*short, *long], expects),
+        ("seeds", seeds, tuned),
+        ("perplexity", windows, of_windows),
+    ):
         twin = [replace(cell, method="a twin") for cell in cells if cell.method == "yarn"]
         wild = [
             replace(cell, method="wild", scores=np.array(cell.scores)[::-1] * (1 + cell.seed))
