@@ -90,7 +90,7 @@ docs: $(VENV)/installed
 
 # Without perf/gpu.py and its parts, which need a GPU, and modules of other scripts.
 PERF := study attention evaluation decoding prompts planning orchestration scale large_catalog \
-  long_cell first_view data training_step launches updates predictions inference
+  long_cell first_view data training_step launches updates predictions inference null_copies
 perf: $(VENV)/installed
 	@set -e; for name in $(PERF); do echo "perf/$$name.py"; $(BIN)/python perf/$$name.py; done
 

@@ -25,7 +25,8 @@ from lce_core.study.variants import variant_label
 
 _COLUMNS = (
     *("base_model", "method", "frozen", "other_method", "other_frozen", "benchmark"),
-    *("eval_length", "expected", "margin", "outcome", "look", "num_seeds", "level", "p_adjusted"),
+    *("eval_length", "metric", "expected", "margin", "outcome", "look", "num_seeds", "level"),
+    "p_adjusted",
 )
 # A study's name is kebab-case, so it needs no quoting.
 _TESTED = (
@@ -75,6 +76,10 @@ def _tested(work: Work, store: Store) -> str:
         settled = settled_comparisons(before)
         rows = read(store.home, _TESTED.format(study=plan["study"]))
         found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+        named = {(one["benchmark"], one.get("metric")) for one in plan["expects"]}
+        for one in found:
+            if (one["benchmark"], one["metric"]) not in named:
+                del one["metric"]  # the benchmark's default metric, which no entry names
         tested = [one for one in _one_each(found) if key_of(one) not in settled]
         store.studies.record_look(plan, number, tested)
     after = store.studies.looks(plan)

@@ -236,6 +236,10 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(document, tmp_pa
     assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
 
 
+def test_the_readme_puts_lce_on_the_path_before_it_types_lce():
+    assert "export PATH=" in text("README.md").partition("`lce ")[0]
+
+
 @pytest.mark.slow
 def test_the_readmes_study_decides_its_expectations(tmp_path):
     file, home = tmp_path / "study.yaml", tmp_path / "home"

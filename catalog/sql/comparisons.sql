@@ -76,6 +76,11 @@ COMMENT ON TABLE compared.margin IS
 CREATE MACRO compared.direction(difference, higher_is_better) AS
     CASE WHEN (difference > 0) = higher_is_better THEN 'better' ELSE 'worse' END;
 
+-- Bound of other_value minus value, from that of value minus other_value. Bounds of perplexities are
+-- other_value * (ratio - 1), so that they say the same of both methods only after this conversion.
+CREATE MACRO compared.mirrored(bound, value, other_value, unit) AS
+    0 - bound * CASE WHEN unit = 'perplexity' THEN value / (other_value + bound) ELSE 1 END;
+
 CREATE VIEW compared.either_way AS
 WITH both_ways AS (
     FROM compared.paired_difference
@@ -92,10 +97,12 @@ WITH both_ways AS (
         num_worse AS num_better,
         num_better AS num_worse,
         0 - difference AS difference,
-        0 - ci_high AS ci_low,
-        0 - ci_low AS ci_high,
-        0 - checkpoints_high AS checkpoints_low,
-        0 - checkpoints_low AS checkpoints_high,
+        compared.mirrored(ci_high, value, other_value, unit) AS ci_low,
+        compared.mirrored(ci_low, value, other_value, unit) AS ci_high,
+        compared.mirrored(checkpoints_high, value, other_value, unit) AS checkpoints_low,
+        compared.mirrored(checkpoints_low, value, other_value, unit) AS checkpoints_high,
+        smallest_detectable * CASE WHEN unit = 'perplexity' THEN value / other_value ELSE 1 END
+            AS smallest_detectable,
         0 - skewness AS skewness,
         0 - highest AS lowest,
         0 - lowest AS highest

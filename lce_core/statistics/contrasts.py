@@ -84,7 +84,10 @@ class Contrast:
             return 1.0 if gap == 0 else 2.0 ** (1 - self.num_clusters)
         student = (self.value - hypothesis) / self.cluster_error
         larger = min(abs(student), abs(self._hall(student)))
-        return 2 * float(special.stdtr(self.freedom, -larger))
+        found = 2 * float(special.stdtr(self.freedom, -larger))
+        if self.num_clusters < FEWEST_CLUSTERS:  # too few to see whether they are normal
+            return max(found, 2.0 ** (1 - self.num_clusters))
+        return found
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float] | None:
         """Return the differences whose p-value is above `alpha`: an interval of level 1 - alpha.

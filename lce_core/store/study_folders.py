@@ -329,8 +329,8 @@ def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
             )
         if not (old_design := before.get("design")) or not (new_design := after.get("design")):
             continue
-        for part in new_design:
-            was, is_now = old_design.get(part, ()), new_design[part]
+        for part, is_now in new_design.items():
+            was = old_design.get(part, is_now)
             yield from ((after, f"{part} {one} dropped") for one in was if one not in is_now)
             yield from ((after, f"{part} {one} added") for one in is_now if one not in was)
 

@@ -19,6 +19,7 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Section, Training, TrainPositions, Upsampling
+from lce_core.registry import Plugin
 from lce_core.spec_errors import spec_error
 from lce_core.study.expectation import (
     MARGINS_IN_TRAINED_CONTEXT,
@@ -43,6 +44,14 @@ MIN_LOOK = 2
 """One seed does not show the variance between seeds."""
 MAX_CELLS = 250_000
 """Planning 248,400 cells takes 172 s and 1.3 GB of memory on two busy cores."""
+
+
+_REGISTERED_APART = {
+    *("study", "hypothesis", "corpus", "base_models", "methods", "method", "label", "benchmarks"),
+    *("seeds", "expects", "short_context_margins", "looks", "evaluation"),
+}
+"""Keys of a study and of its methods that a registration has in parts of their own, or that only
+name."""
 
 
 class MethodEntry(Section):
@@ -273,6 +282,11 @@ class StudySpec(BaseModel):
     @property
     def design(self) -> dict[str, list[str]]:
         """Design that a run registers beside the expectations: lists of words, by kind of part."""
+        plugins: list[tuple[str, Plugin]] = [
+            ("corpus", self.corpus),
+            *((one.known_as, one) for one in self.base_models),
+            *((one.name, one.method) for one in self.methods),
+        ]
         return {
             "seed": [str(seed) for seed in self.seeds],
             "method": [one.name for one in self.methods],
@@ -282,14 +296,14 @@ class StudySpec(BaseModel):
                 for entry in self.benchmarks
                 for task, length in itertools.product(entry.tasks, entry.lengths)
             ),
-            "setting": sorted(
-                f"{where} {name} {value}"
-                for where, section in (
-                    ("evaluation", self.evaluation),
-                    *((one.benchmark.plugin_name, one.benchmark) for one in self.benchmarks),
-                )
-                for name, value in section.model_dump(mode="json", exclude_defaults=True).items()
+            "setting": _in_words(
+                ("evaluation", self.evaluation),
+                *((one.benchmark.plugin_name, one.benchmark) for one in self.benchmarks),
             ),
+            "parameter": [
+                *(f"{where} name {plugin.plugin_name}" for where, plugin in plugins),
+                *_in_words(("study", self), *plugins, *((one.name, one) for one in self.methods)),
+            ],
         }
 
     def comparisons(
@@ -587,6 +601,17 @@ class StudySpec(BaseModel):
                 "list fewer methods or lengths in `expects`",
             )
         return self
+
+
+def _in_words(*sections: tuple[str, BaseModel]) -> list[str]:
+    """Return the values that differ from their defaults in words, sorted."""
+    return sorted(
+        f"{where} {key} {value}"
+        for where, section in sections
+        for key, value in section.model_dump(
+            mode="json", exclude_defaults=True, exclude=_REGISTERED_APART
+        ).items()
+    )
 
 
 def _missing_value(key: str, variant: MethodEntry) -> SpecError:

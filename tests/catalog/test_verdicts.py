@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.catalog.test_catalog import ask
-from tests.catalog.test_comparisons import passkey, passkeys
+from tests.catalog.test_comparisons import losses, passkey, passkeys
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 
 METHODS = ("none", "pi", "yarn", "ntk_aware")
@@ -95,10 +95,14 @@ def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
     assert withdrawn == {"yarn beats ntk_aware": 1620, "pi beats none": None}
 
 
-def test_order_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
-    expects = [entry(0, first, other) for first, other in combinations(METHODS[::-1], 2)]
-    columns = "method, other_method, p_value, p_adjusted, ci_low, ci_high"
-    query = f"SELECT {columns} FROM paired_difference WHERE family = 'primary' ORDER BY ALL"
+def test_order_names_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
+    expects = [
+        entry(0, first, other, eval_length=length)
+        for first, other in combinations(METHODS[::-1], 2)
+        for length in (256, 512)
+    ]
+    long = texts(GAINS)
+    short = [replace(cell, eval_length=256, scores=np.array(cell.scores)[::-1]) for cell in long]
     seeds = [
         replace(cell, frozen=cell.method == "none") for cell in passkeys() if cell.method != "twin"
     ]
@@ -106,26 +110,47 @@ def test_order_and_further_methods_change_no_number_of_a_registered_comparison(t
         entry(0, first, other, frozen=False, other_frozen=other == "none")
         for first, other in (("yarn", "pi"), ("yarn", "none"), ("pi", "none"))
     ]
-    for name, cells, own in (("texts", texts(GAINS), expects), ("seeds", seeds, tuned)):
-        known = ask(written(tmp_path / f"{name}.duckdb", cells, expects=own), query)
+    keys = ("method", "other_method", "eval_length")
+    columns = "p_value, p_adjusted, ci_low, ci_high"
+    query = f"SELECT {', '.join(keys)}, {columns} FROM paired_difference WHERE family = 'primary'"
+
+    def renamed(method: str) -> str:
+        return method if method == "none" else f"{method}_b"
+
+    windows = [cell for cell in losses() if cell.method != "twin"]
+    of_windows = [one | {"benchmark": "perplexity"} for one in tuned]
+    for name, cells, own in (
+        ("texts", [*short, *long], expects),
+        ("seeds", seeds, tuned),
+        ("perplexity", windows, of_windows),
+    ):
         twin = [replace(cell, method="a twin") for cell in cells if cell.method == "yarn"]
         wild = [
             replace(cell, method="wild", scores=np.array(cell.scores)[::-1] * (1 + cell.seed))
             for cell in cells
             if cell.method == "pi"
         ]
+        found = {}
         for label, changed, order in (
+            ("as it is", cells, own),
             ("reversed", cells[::-1], own[::-1]),
             ("more", [*twin, *wild, *cells], own),
+            (
+                "renamed",
+                [replace(cell, method=renamed(cell.method)) for cell in cells],
+                [one | {key: renamed(one[key]) for key in keys[:2]} for one in own],
+            ),
         ):
-            path = written(tmp_path / f"{name} {label}.duckdb", changed, expects=order)
-            found = ask(path, query)
-            assert len(found) == len(known) == 2 * len(own)
-            for one, same in zip(found, known, strict=True):
-                assert [one.pop("method"), one.pop("other_method")] == [
-                    same["method"], same["other_method"],
-                ]  # fmt: skip
-                assert [*one.values()] == pytest.approx([*same.values()][2:])
+            rows = ask(written(tmp_path / f"{name} {label}.duckdb", changed, expects=order), query)
+            found[label] = {
+                (*(str(row[key]).removesuffix("_b") for key in keys), column): value
+                for row in rows
+                for column, value in row.items()
+                if column not in keys
+            }
+        assert len(found["as it is"]) == 2 * 4 * len(own)
+        for numbers in found.values():
+            assert numbers == pytest.approx(found["as it is"])
 
 
 def test_one_training_run_confirms_nothing_about_methods(tmp_path):

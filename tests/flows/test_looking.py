@@ -7,11 +7,13 @@ the state that a killed process leaves.
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from flows import looking
 from flows.pulling import pull_studies
 from flows.request import compile_request
 from flows.settings import make_execution
@@ -240,3 +242,28 @@ def test_a_variant_is_settled_when_its_last_open_comparison_is(looked):
         ("toy_llama", "none", True): 2,
         ("toy_llama", "ntk_aware", True): 2,
     }
+
+
+def test_a_look_records_each_metric_apart(tmp_path, monkeypatch):
+    pair = {
+        "base_model": "b", "method": "yarn", "frozen": True, "other_method": "none",
+        "other_frozen": True, "benchmark": "multi_key", "eval_length": 512, "expected": "better",
+        "margin": None,
+    }  # fmt: skip
+    expects = [{"entry": 0, **pair}, {"entry": 1, **pair, "metric": "margin"}]
+    plan = {"study": "s", "hypothesis": "h", "expects": expects, "looks": [2, 3]}
+    outcome = {"look": 1, "num_seeds": 2, "level": 0.01, "p_adjusted": 0.001}
+    found = [
+        {**pair, **outcome, "metric": metric, "outcome": is_found}
+        for metric, is_found in (("accuracy", "undecided"), ("margin", "confirmed"))
+    ]
+    rows = [tuple(one[name] for name in looking._COLUMNS) for one in found]
+    monkeypatch.setattr("tasks.questions.read", lambda home, sql: rows)
+    study = SimpleNamespace(base_models=["b"])
+    request = SimpleNamespace(plan=SimpleNamespace(to_json=lambda: plan))
+    work = SimpleNamespace(request=request, look=1, wanted=SimpleNamespace(study=study))
+    line = looking._tested(work, Store(tmp_path))
+    assert "1 of 2 comparisons settled so far; no method is settled" in line
+    (look,) = Store(tmp_path).studies.looks(plan)
+    recorded_metrics = {one.get("metric"): one["outcome"] for one in look["comparisons"]}
+    assert recorded_metrics == {None: "undecided", "margin": "confirmed"}

@@ -72,3 +72,51 @@ def test_every_benchmark_is_in_a_toy_study(studies):
     assert {entry.benchmark.kind for study in studies for entry in study.benchmarks} == {
         *("text", "retrieval", "reasoning", "learning")
     }
+
+
+CLAIMS = {
+    "approximate attention loses to exact fine-tuned attention": ("approximate", "exact tuned"),
+    "exact fine-tuned attention beats exact frozen attention": ("exact frozen", "exact tuned"),
+    "beyond the tuned context only NTK and CLEX generalise": ("exact tuned", "exact tuned"),
+    "extrapolation beyond the tuned context remains challenging": ("exact tuned", "exact tuned"),
+    "perplexity predicts the scores of exact fine-tuned methods": (None, "exact tuned"),
+    "perplexity predicts downstream scores": (None, "exact frozen"),
+}
+"""Claims of LCEG: kinds of the methods that lose, and of those that win or are ordered."""
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_claims_of_lceg_are_about_the_methods_and_lengths_that_they_name(name):
+    study = load_study(study_path(name))
+    kinds = {
+        one.name: f"exact {'tuned' if one.is_tuned else 'frozen'}"
+        if one.method.exact_attention
+        else "approximate"
+        for one in study.methods
+    }
+    exact = [one for one in kinds if kinds[one] != "approximate"]
+    for entry in study.expects:
+        if not entry.claim or not entry.claim.startswith("LCEG: "):
+            continue
+        claim = entry.claim.removeprefix("LCEG: ")
+        losing, winning = CLAIMS[claim]
+        if entry.predicts:
+            assert {kinds[one] for one in entry.among or exact} == {winning}, entry
+            continue
+        losers, winners = (entry.subject,), entry.others
+        if entry.better:
+            losers, winners = winners, losers
+        assert {kinds[one] for one in losers} == {losing}, entry
+        assert {kinds[one] for one in winners} == {winning}, entry
+        assert "beyond" not in claim or min(entry.lengths) > study.target_context, entry
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_a_difference_that_a_sentence_states_is_the_margin_that_is_tested(name):
+    points = {"a": 1, "one": 1, "two": 2}
+    for entry in load_study(study_path(name)).expects:
+        stated = re.search(r"([\d.]+) (%|nats)|\b(a|one|two) points?\b", entry.says or "")
+        if stated:
+            number, unit, words = stated.groups()
+            margin = f"{number} {unit}" if unit else f"{points[words] / 100} accuracy"
+            assert entry.within == margin, entry.says

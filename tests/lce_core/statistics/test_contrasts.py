@@ -65,6 +65,8 @@ def test_fewer_than_six_documents_have_no_interval_and_equal_gains_the_sign_test
     assert Contrast(1.0, 5, 0.01).interval() is None
     assert Contrast(1.0, 6, 0.01).interval() is not None
     assert Contrast(1.0, 6).p_value() == 2 / 64
+    assert Contrast(1.0, 5, 1e-6).p_value() == 2 / 32
+    assert Contrast(1.0, 6, 1e-6).p_value() < 1e-6
 
 
 def test_right_and_wrong_answers_get_mcnemars_test_and_a_width_at_the_ceiling():

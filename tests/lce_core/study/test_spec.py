@@ -8,6 +8,7 @@ import yaml
 
 from flows.settings import STUDIES, shipped_studies, study_path
 from lce_core.errors import SpecError
+from lce_core.store.study_folders import amendments
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.toy_study import TOY
@@ -133,6 +134,31 @@ def test_expectations_and_looks_change_no_id():
     assert list(without.steps) == list(looking.steps)
     assert "looks" not in without.to_json()
     assert looking.to_json()["looks"] == [2, 3]
+
+
+def test_parameters_of_methods_and_training_that_change_after_a_result_are_named():
+    common = {"methods": FEW, "benchmarks": [PASSKEY], "expects": None, "train_tokens": 65536}
+    scaled = [*FEW[:2], {"name": "yarn", "tuned": True, "scale": 8.0}]
+    other = [FEW[0], {"name": "ntk_frozen", "label": "pi"}, FEW[2]]
+    for changes, expected in (
+        ({"hypothesis": "Another.", "expects": [EXPECTED]}, []),
+        ({"methods": scaled}, ["parameter yarn-tuned scale 8.0 added"]),
+        (
+            {"methods": other},
+            ["parameter pi name pi dropped", "parameter pi name ntk_frozen added"],
+        ),
+        (
+            {"train_tokens": 131072},
+            ["parameter study train_tokens 65536 dropped",
+             "parameter study train_tokens 131072 added"],
+        ),
+    ):  # fmt: skip
+        versions = [
+            {"results_before": 3, "expects": [],
+             "design": parse_study(edited(**common | more), "my.yaml").design}
+            for more in ({}, changes)
+        ]  # fmt: skip
+        assert [change for _, change in amendments(versions)] == expected
 
 
 def expecting(**changes: object) -> dict[str, object]:

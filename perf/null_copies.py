@@ -1,0 +1,242 @@
+"""Count false findings in whole studies without a true difference: null copies of `smoke`.
+
+The script runs `smoke` with three seeds, expectations and 18 documents instead of 2. A copy draws
+its documents with replacement and exchanges the methods' losses of each document and seed, so that
+no method is better. Beyond the trained context a constant moves the mean loss to the threshold of
+the effective length. The tiny models of `smoke` answer no prompt, so all methods get the same
+probability of a right answer, drawn for each prompt. The copies are studies of one catalog with all
+comparisons, and false findings are counted in its views. Kinds of copies:
+
+- only the first seed, or all three;
+- runs vary: losses of each training run deviate by three standard errors of a mean over documents;
+- at the margin: within the trained context the losses of all methods are 2 % above the base
+  model's, so that "not worse by more than 2 %" should stay undecided.
+
+    python perf/null_copies.py [--copies 200] [--home HOME] [--seed 0]
+
+`--home` keeps the run for a second call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+from numpy.typing import NDArray
+
+from catalog.build import write_tables
+from catalog.comparisons.lengths import LOST
+from catalog.comparisons.pairs import EXPLORATORY, PRIMARY, SHORT_CONTEXT
+from catalog.comparisons.samples import BASE, Cell, SampleScores, grouped, read_cells
+from catalog.extraction import extract, history
+from catalog.queries import open_catalog
+from lce.api import run
+from lce_core.store.artifacts import Store
+
+Numbers = NDArray[np.float64]
+SMOKE = Path(__file__).parents[1] / "flows" / "studies" / "smoke.yaml"
+EXPECTS = [
+    {"better": "yarn-tuned", "than": ["none", "self_extend"], "benchmark": "perplexity"},
+    {"worse": "none", "than": ["yarn-tuned", "self_extend"], "benchmark": "passkey"},
+    {"predicts": "perplexity", "among": ["none", "self_extend", "yarn-tuned"],
+     "benchmark": "passkey", "lengths": [256]},
+]  # fmt: skip
+MARGIN = 0.02
+"""Largest disadvantage within the trained context that every study expects, as a fraction."""
+
+FINDINGS = """
+    SELECT study, family FROM paired_difference
+    WHERE verdict IN ('better', 'worse') AND (generalises_to <> 'one training run' OR $ratio = 0)
+    UNION
+    SELECT study, coalesce(family, 'predicts') FROM expectations
+    WHERE outcome = 'contradicted' OR (outcome = 'confirmed' AND margin IS NULL)
+"""
+"""Studies and families with a false finding. A difference on one run of several that vary is true.
+"""
+MARGINS = """
+    SELECT DISTINCT study, family FROM expectations
+    WHERE benchmark = 'perplexity' AND margin IS NOT NULL
+        AND outcome IN ('confirmed', 'contradicted')
+"""
+"""Studies and families with a false finding at the margin, where differences from 0 are real."""
+LENGTHS = "SELECT ci_low, ci_high FROM effective_length WHERE unit = 'perplexity'"
+"""A bound that excludes one of the two lengths is wrong: the loss is at the threshold."""
+FAMILIES = (PRIMARY, "predicts", SHORT_CONTEXT, EXPLORATORY)
+
+
+class Kind(NamedTuple):
+    """What the copies of a row of the table have in common."""
+
+    name: str
+    num_seeds: int = 3
+    ratio: float = 0.0
+    """Standard deviation between training runs, in standard errors of a mean over documents."""
+    at_margin: bool = False
+
+
+KINDS = (
+    Kind("one seed", num_seeds=1),
+    Kind("one seed, runs vary", num_seeds=1, ratio=3.0),
+    Kind("three seeds"),
+    Kind("three seeds, runs vary", ratio=3.0),
+    Kind("three seeds, at the margin", at_margin=True),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--copies", type=int, default=200, help="copies of each kind")
+    parser.add_argument("--home", type=Path, help="home of the run that is copied")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the copies")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        home = (options.home or Path(folder) / "home").absolute()
+        compute(home)
+        start, cpu = time.perf_counter(), time.process_time()
+        print(f"| {options.copies} copies | {' | '.join(FAMILIES)} | effective lengths |")
+        print("|---|" + "--:|" * (len(FAMILIES) + 1))
+        for kind in KINDS:
+            shares = measure(home, kind, options.copies, options.seed, Path(folder) / "c.duckdb")
+            print("|", " | ".join([kind.name, *shares]), "|", flush=True)
+    spent = f"{time.process_time() - cpu:.0f} s CPU, {time.perf_counter() - start:.0f} s"
+    print(f"\nseed {options.seed}, {spent}")
+
+
+def compute(home: Path) -> None:
+    """Run `smoke` with three seeds and expectations; a home that has this run is unchanged."""
+    home.mkdir(parents=True, exist_ok=True)
+    study = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
+    evaluation = study["evaluation"] | {"held_out_document_tokens": 1024}
+    changes = {"seeds": [0, 1, 2], "expects": EXPECTS, "evaluation": evaluation}
+    file = home / "study.yaml"
+    file.write_text(yaml.safe_dump({**study, **changes}))
+    with redirect_stdout(sys.stderr):
+        run(file, home=home)
+
+
+def measure(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> list[str]:
+    """Return the share of copies with a false finding in each family, and of wrong lengths."""
+    store, rng = Store(home), np.random.default_rng(seed)
+    tables, past = extract(store), history(store)
+    planned = tables["cell"]
+    planned = planned.filter(pc.less(planned["seed"], kind.num_seeds))
+    with open_catalog(home / "catalog.duckdb") as connection:
+        cells = [cell for cell in read_cells(connection) if cell.seed < kind.num_seeds]
+    copies: dict[str, list[pa.Table]] = {}
+    for number in range(num_copies):
+        copy = {
+            **{name: tables[name] for name in ("study", "expectation", "artifact")},
+            "cell": planned,
+            "registration": past["registration"],
+            **scores_and_samples(cells, kind, rng),
+        }
+        for name, rows in copy.items():
+            copies.setdefault(name, []).append(renamed(rows, number))
+    joined = {name: pa.concat_tables(rows) for name, rows in copies.items()}
+    registered = {"registration": joined.pop("registration")}
+    write_tables(joined, path, registered)
+    with open_catalog(path) as connection:
+        query, names = (MARGINS, {}) if kind.at_margin else (FINDINGS, {"ratio": kind.ratio})
+        found = Counter(family for _, family in connection.execute(query, names).fetchall())
+        wrong = [low == high for low, high in connection.execute(LENGTHS).fetchall()]
+    shares = [f"{100 * found[family] / num_copies:.1f} %" for family in FAMILIES]
+    if kind.at_margin:
+        return ["", "", shares[FAMILIES.index(SHORT_CONTEXT)], "", ""]
+    # Runs that vary say nothing about one of them.
+    is_known = kind.num_seeds > 1 or not kind.ratio
+    return [*shares, f"{100 * np.mean(wrong):.1f} %" if is_known else ""]
+
+
+def renamed(rows: pa.Table, number: int) -> pa.Table:
+    """Return rows of a study and cells of their own, so that one catalog has all copies."""
+    for name in ("study", "cell", "artifact"):
+        if name in rows.column_names:
+            names = pc.binary_join_element_wise(str(number), rows[name], "-")
+            rows = rows.set_column(rows.column_names.index(name), name, names)
+    return rows
+
+
+def scores_and_samples(
+    cells: list[Cell], kind: Kind, rng: np.random.Generator
+) -> dict[str, pa.Table]:
+    """Draw the tables `score` and `sample` of a null copy."""
+    scores: list[dict[str, Any]] = []
+    samples = []
+    for cell, values, documents in drawn(cells, kind, rng):
+        is_text = cell.unit == "perplexity"
+        scores.append(
+            {
+                "cell": cell.name, "metric": cell.metric, "unit": cell.unit, "is_default": True,
+                "value": float(np.exp(values.mean()) if is_text else values.mean()),
+                "num_samples": len(values), "higher_is_better": cell.higher_is_better,
+            }
+        )  # fmt: skip
+        samples.append(
+            pa.table(
+                {
+                    "cell": [cell.name] * len(values), "sample": np.arange(len(values)),
+                    "eval_length": [cell.eval_length] * len(values), "score": values,
+                    "cluster": pa.array(documents, pa.string()),
+                }
+            )
+        )  # fmt: skip
+    return {"score": pa.Table.from_pylist(scores), "sample": pa.concat_tables(samples)}
+
+
+def drawn(
+    cells: list[Cell], kind: Kind, rng: np.random.Generator
+) -> Iterator[tuple[Cell, Numbers, list[str | None]]]:
+    """Yield each cell with the scores of a null copy and the names of their documents."""
+    deviations = {cell.checkpoint: kind.ratio * rng.normal() for cell in cells}
+    losses = [cell for cell in cells if cell.unit == "perplexity"]
+    means = {
+        own[0].eval_length: float(np.mean([known(cell).scores.mean() for cell in own]))
+        for own in grouped(losses, lambda c: c.eval_length)
+    }
+    for of_length in grouped(cells, lambda c: (c.benchmark, c.task, c.eval_length)):
+        first, documents = of_length[0], None
+        trained = first.trained_context or 0
+        for of_seed in grouped(of_length, lambda c: c.seed):
+            scores = np.stack([known(cell).scores for cell in of_seed])
+            names = of_seed[0].clusters()
+            places = np.array([names.index(name) for name in names])
+            if documents is None or first.seeded:
+                documents = rng.choice(np.unique(places), size=len({*names}))
+            rows = [np.flatnonzero(places == place) for place in documents]
+            error = 0.0
+            if first.unit == "accuracy":
+                scores = (rng.random(scores.shape) < rng.random(scores.shape[1])).astype(np.float64)
+            else:
+                error = math.sqrt(scores.var(axis=0, ddof=1).mean() / len(rows))
+            exchanged = np.concatenate([rng.permutation(scores)[:, own] for own in rows], axis=1)
+            numbers = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+            is_single = known(first).clusters[0] is None
+            labels = [None if is_single else str(number) for number in numbers]
+            for cell, values in zip(of_seed, exchanged, strict=True):
+                values = values + error * deviations[cell.checkpoint]
+                if cell.unit == "perplexity" and cell.eval_length > trained:
+                    values += means[trained] + math.log(LOST) - means[cell.eval_length]
+                elif cell.unit == "perplexity" and kind.at_margin and cell.method != BASE:
+                    values += math.log1p(MARGIN)
+                yield cell, values, labels
+
+
+def known(cell: Cell) -> SampleScores:
+    assert cell.scored is not None, f"{cell.name} is not done"
+    return cell.scored
+
+
+if __name__ == "__main__":
+    main()
