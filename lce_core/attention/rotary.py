@@ -36,6 +36,8 @@ class RequestRotary(nn.Module):
         self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
+        self.repeats_cosines = False
+        """True makes `forward` give each cosine twice in a row (`Architecture.repeats_cosines`)."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Use `table` for texts of up to `num_tokens` tokens, the method's own included."""
@@ -115,6 +117,8 @@ class RequestRotary(nn.Module):
         precise = torch.promote_types(x.dtype, torch.float32)
         dtype = x.dtype if self.stock_precision else precise
         cos, sin = cosines(angles_at(positions, inv_freq, kind), dtype)
+        if self.repeats_cosines:
+            return cos.repeat_interleave(2, dim=-1), sin.repeat_interleave(2, dim=-1)
         return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
 
     def _check(self, position_ids: torch.Tensor) -> None:

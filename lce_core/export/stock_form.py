@@ -62,6 +62,7 @@ def stock_form(
     length: int | None = None,
     learned: Path | None = None,
     local: LocalLayers | None = None,
+    only_longrope: bool = False,
 ) -> StockForm:
     """Return the configuration with which stock software computes the method.
 
@@ -93,7 +94,7 @@ def stock_form(
         )
     if local is not None and local.theta is None:
         _refuse_two_tables(method, geometry, table)
-    parameters = statement(method, geometry, lengths, table, context)
+    parameters = statement(method, geometry, lengths, table, context, only_longrope=only_longrope)
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
     beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
