@@ -32,16 +32,23 @@ def _keep_dtype(stock: Applied, architecture: Architecture) -> Applied:
         sin: torch.Tensor,
         unsqueeze_dim: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        # The attention kernel rotates the states itself, in pairs that are half a head apart.
-        # Scores stay the same if queries and keys are reordered alike.
+        width, rest = cos.shape[-1], getattr(cos, "rest_factor", 1.0)
         if getattr(cos, "rotates_nothing", False):
-            if not architecture.adjacent:
-                return query, key
-            return _reordered(query, cos.shape[-1]), _reordered(key, cos.shape[-1])
-        if cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
-            return stock(query, key, cos, sin, unsqueeze_dim)
-        cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-        return _rotated(query, cos, sin, architecture), _rotated(key, cos, sin, architecture)
+            # The attention kernel rotates the states itself, in pairs that are half a head apart.
+            # Scores stay the same if queries and keys are reordered alike.
+            if architecture.adjacent:
+                query, key = _reordered(query, width), _reordered(key, width)
+        elif cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
+            query, key = stock(query, key, cos, sin, unsqueeze_dim)
+        else:
+            cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+            query, key = (_rotated(states, cos, sin, architecture) for states in (query, key))
+        if rest != 1.0:
+            query, key = (
+                torch.cat((states[..., :width], states[..., width:] * rest), dim=-1)
+                for states in (query, key)
+            )
+        return query, key
 
     return apply_rotary_pos_emb
 

@@ -101,6 +101,8 @@ def extend(
     rotary = make_rotary(method, geometry, lengths, identity=bool(schemes), seed=seed)
     rotary.stock_precision = rotation == "stock" and architecture.rounds_cosines
     rotary.repeats_cosines = architecture.repeats_cosines
+    if geometry.rotary_dim < geometry.head_dim:
+        rotary.rest_factor = 1 / geometry.attention_factor
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model

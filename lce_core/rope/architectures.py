@@ -34,6 +34,8 @@ class Architecture:
     """True if elements 2i and 2i + 1 of a head form pair i, False if i and i + pairs do."""
     repeats_cosines: bool = False
     """True if stock layers expect each cosine twice in a row, as for adjacent elements."""
+    passes_heads: bool = False
+    """True if stock layers pass heads as a whole to the function that rotates a part of them."""
     expert_width: str | None = None
     """Key of the width of an expert's MLP; None if the model has no experts."""
     full_every: int | None = None
@@ -61,7 +63,9 @@ class Architecture:
 NO_ROPE_INTERVAL = "no_rope_layer_interval"
 """Key of models whose every n-th layer has no rotation, unless `no_rope_layers` says otherwise."""
 _TIED = {"tie_word_embeddings": True}
-_GLM = Architecture(defaults={"head_dim": 128}, partial_rotary_factor=0.5, adjacent=True)
+_GLM = Architecture(
+    defaults={"head_dim": 128}, partial_rotary_factor=0.5, adjacent=True, passes_heads=True
+)
 
 ARCHITECTURES = {
     "cohere": Architecture(
@@ -99,7 +103,7 @@ ARCHITECTURES = {
     "llama": Architecture(all_heads_have_keys=True),
     "mistral": Architecture(defaults={"sliding_window": 4096}),
     "mixtral": Architecture(defaults={"rope_theta": 1e6}, expert_width="intermediate_size"),
-    "nemotron": Architecture(gated_mlp=False, partial_rotary_factor=0.5),
+    "nemotron": Architecture(gated_mlp=False, partial_rotary_factor=0.5, passes_heads=True),
     "olmo2": Architecture(all_heads_have_keys=True, rounds_cosines=False),
     "olmo3": Architecture(
         defaults={"rope_theta": 500_000.0},
@@ -110,7 +114,11 @@ ARCHITECTURES = {
     ),
     "phi": Architecture(gated_mlp=False, partial_rotary_factor=0.5, all_heads_have_keys=True),
     "phi3": Architecture(
-        partial_rotary_factor=1.0, all_heads_have_keys=True, only_longrope=True, has_own_code=True
+        partial_rotary_factor=1.0,
+        all_heads_have_keys=True,
+        passes_heads=True,
+        only_longrope=True,
+        has_own_code=True,
     ),
     "qwen2": Architecture(),
     "qwen3": Architecture(defaults={"head_dim": 128}),

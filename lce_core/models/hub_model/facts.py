@@ -387,11 +387,11 @@ def _scalings(
                 " with scaled RoPE on parts of them",
                 "",
             )
-        if kind in ("yarn", "longrope"):
+        if kind in ("yarn", "longrope") and not architecture.passes_heads:
             yield (
                 key,
                 "no attention factor, because transformers applies it to the rotated elements of a"
-                " head and lce to whole heads",
+                " head, which this model's layers split before lce can scale the others",
                 "",
             )
 

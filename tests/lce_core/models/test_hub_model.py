@@ -93,6 +93,13 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, int]] = {
          "original_max_position_embeddings": 4096, "sliding_window": 262144, "rope_scaling": {
              "type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3.82, 32,
     ),
+    "Phi-4-mini-instruct": (
+        {"model_type": "phi3", **sizes(3072, 8192, 32, 24, 8, 200064, 131072),
+         "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
+         "original_max_position_embeddings": 4096, "sliding_window": 262144,
+         "partial_rotary_factor": 0.75, "tie_word_embeddings": True, "rope_scaling": {
+             "type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3.84, 32,
+    ),
     "granite-3.3-8b-base": (
         {"model_type": "granite", **sizes(4096, 12800, 40, 32, 8, 49152, 131072),
          "rope_theta": 1e7, "tie_word_embeddings": True}, 8.17, 40,
@@ -175,10 +182,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
       "max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 4.0}},
      "rope_scaling: got .* for 4096 or for 16384 .*`trained_context: 16384`"),
     ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "for 32768 or for 131072 tokens"),
-    # Phi-4-mini
-    ({"model_type": "phi3", "partial_rotary_factor": 0.75, "rope_scaling": {
-        "type": "longrope", "short_factor": [1.0] * 24, "long_factor": [1.0] * 24}},
-     "rope_scaling: .* transformers applies it to the rotated elements"),
     ({"partial_rotary_factor": 0.5, "rope_scaling": {"type": "linear", "factor": 4.0}},
      "partial_rotary_factor: .* rotated as a whole"),
     ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
