@@ -173,7 +173,8 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
             theta=None if default is None else _local_theta(config, default),
         )
     if NO_ROPE_INTERVAL in architecture.defaults:
-        found["unrotated"] = _unrotated(config, layers, where)
+        every = whole(NO_ROPE_INTERVAL)
+        found["unrotated"] = _unrotated(config.get("no_rope_layers"), layers, every, where)
     if rope["rope_type"] != PLAIN:
         found["scaling"], contexts = _scaling(config, rope, found, where)
         if trained_context is None:
@@ -208,12 +209,12 @@ def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[
             yield layer
 
 
-def _unrotated(config: Config, num_layers: int, where: str) -> tuple[int, ...]:
-    # In spite of its name, the list has a 1 for each layer with RoPE.
-    key, every = "no_rope_layers", config[NO_ROPE_INTERVAL]
-    rotates = config.get(key) or [(layer + 1) % every for layer in range(num_layers)]
-    if len(rotates) < num_layers or not any(rotates[:num_layers]):
-        raise _no_number(where, key, rotates, "a 0 or 1 for each layer, 1 for some layer,")
+def _unrotated(stated: object, num_layers: int, every: int, where: str) -> tuple[int, ...]:
+    # In spite of its name, `no_rope_layers` has a 1 for each layer with RoPE.
+    rotates = stated or [(layer + 1) % every for layer in range(num_layers)]
+    if not isinstance(rotates, list) or len(rotates) < num_layers or not any(rotates[:num_layers]):
+        expected = "a 0 or 1 for each layer, 1 for some layer,"
+        raise _no_number(where, "no_rope_layers", stated, expected)
     return tuple(layer for layer in range(num_layers) if not rotates[layer])
 
 

@@ -241,7 +241,7 @@ def test_a_key_that_is_missing_or_no_positive_number_is_named(key, given, tmp_pa
         read_facts(written(tmp_path, **{key: given}))
 
 
-@pytest.mark.parametrize("given", [[1, 0, 1], [0] * 24])
+@pytest.mark.parametrize("given", [[1, 0, 1], [0] * 24, 7])
 def test_layers_without_rotation_are_listed_for_all_layers_and_not_all_of_them(given, tmp_path):
     folder = written(tmp_path, model_type="smollm3", no_rope_layers=given)
     with pytest.raises(DataError, match=r"no_rope_layers: got .*; expected a 0 or 1 for each"):
