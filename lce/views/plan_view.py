@@ -209,7 +209,9 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     if len(found.plan.study.seeds) == 1 and any(not cell.frozen for cell in found.plan.cells):
         yield "one seed: results of trained methods hold for one training run only"
     study = found.plan.study
-    models = [one.known_as for one in study.base_models if one.is_known and one.needs_begin]
+    models = [
+        one.known_as for one in study.base_models if one.is_known and one.architecture.needs_begin
+    ]
     names = {e.benchmark.plugin_name: None for e in study.benchmarks if e.benchmark.lacks_begin}
     if models and names:
         yield from _wrapped(

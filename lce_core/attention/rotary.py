@@ -36,6 +36,11 @@ class RequestRotary(nn.Module):
         self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
+        self.repeats_cosines = False
+        """True makes `forward` give each cosine twice in a row (`Architecture.repeats_cosines`)."""
+        self.rest_factor = 1.0
+        """Factor of elements that are not rotated. It undoes the attention factor of a base model
+        that transformers applies to rotated elements alone."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Use `table` for texts of up to `num_tokens` tokens, the method's own included."""
@@ -101,7 +106,7 @@ class RequestRotary(nn.Module):
             # The attribute tells patched layers to skip the product; unpatched layers multiply by
             # one.
             one.rotates_nothing = True  # type: ignore[attr-defined]
-            return one, torch.zeros_like(one)
+            return self._marked(one), torch.zeros_like(one)
         positions = position_ids
         if self._rows is not None:
             rows = torch.from_numpy(self._rows).to(x.device)
@@ -115,7 +120,15 @@ class RequestRotary(nn.Module):
         precise = torch.promote_types(x.dtype, torch.float32)
         dtype = x.dtype if self.stock_precision else precise
         cos, sin = cosines(angles_at(positions, inv_freq, kind), dtype)
-        return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
+        if self.repeats_cosines:
+            return self._marked(cos.repeat_interleave(2, dim=-1)), sin.repeat_interleave(2, dim=-1)
+        return self._marked(torch.cat((cos, cos), dim=-1)), torch.cat((sin, sin), dim=-1)
+
+    def _marked(self, cos: torch.Tensor) -> torch.Tensor:
+        # For patched layers, to which transformers passes nothing else.
+        if self.rest_factor != 1.0:
+            cos.rest_factor = self.rest_factor  # type: ignore[attr-defined]
+        return cos
 
     def _check(self, position_ids: torch.Tensor) -> None:
         if self._skips_check:

@@ -21,7 +21,7 @@ from lce_core.errors import DataError, SpecError
 from lce_core.export.card import card
 from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.learned import LEARNED
-from lce_core.models import read_config_json
+from lce_core.models import LocalLayers, read_config_json
 from lce_core.recipe import Precision
 from lce_core.rope.stated import ORIGINAL
 from lce_core.store.odd_files import follow_folder
@@ -80,6 +80,7 @@ def export(
         length=length,
         learned=learned if learned.is_file() else None,
         local=base_model.local,
+        only_longrope=base_model.architecture.only_longrope,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = out.parent / f".{out.name}-{uuid.uuid4().hex[:8]}"
@@ -90,12 +91,20 @@ def export(
         tokenizer.model_max_length = form.context
         tokenizer.save_pretrained(aside)
         dtype = _write_weights(subject.weights, aside, precision)
-        config = _configuration(source, form, dtype)
+        local, text = base_model.local, source.get("text_config")
+        config = _configuration(text or source, form, dtype, local)
+        known = {**base_model.architecture.defaults, **config}
+        slides = known.get("sliding_window") and "use_sliding_window" not in known
+        if slides and local is None:
+            # A window as long as the trained context may be shorter than the exported one.
+            config["sliding_window"] = None
         if config.get("head_dim") is None and config.get("model_type") == "mixtral":
             # transformers multiplies Mixtral's head_dim for some rope types, although it may be
             # null.
             config["head_dim"] = base_model.geometry.head_dim
-        _write_json(aside / "config.json", config)
+        source.pop("torch_dtype", None)
+        written = {**source, "text_config": config, "dtype": dtype} if text else config
+        _write_json(aside / "config.json", written)
         generation = _generation(config, _ends(subject.weights), tokenizer)
         _write_json(aside / "generation_config.json", generation)
         (aside / "README.md").write_text(card(subject, form, dtype), encoding="utf-8")
@@ -137,19 +146,23 @@ def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
     return dtypes.pop() if len(dtypes) == 1 else "float32"
 
 
-def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> dict[str, Any]:
+def _configuration(
+    source: Mapping[str, Any], form: StockForm, dtype: str, local: LocalLayers | None
+) -> dict[str, Any]:
     stated = dict(form.rope_parameters)
     older = {key: stated[key] for key in stated if key not in _OF_CONFIGURATION}
     config = {key: value for key, value in source.items() if key not in _OLD_KEYS}
     config |= {key: stated[key] for key in _OF_CONFIGURATION if key in stated}
-    if stated["rope_type"] == "llama3":
+    if stated["rope_type"] == "llama3" or (
+        config.get("model_type") == "phi3" and ORIGINAL in stated
+    ):
         # llama.cpp's converter reads this key only here; without it, it assumes 8,192 tokens.
+        # transformers would take Phi-3's default, 4,096.
         config[ORIGINAL] = stated[ORIGINAL]
     config["rope_parameters"] = stated
-    given = source.get("rope_parameters") or {}
-    if "sliding_attention" in given:
-        # The base model's own settings for its layers with a sliding window stay.
-        config["rope_parameters"] = {**given, "full_attention": stated}
+    if local is not None and local.theta is not None:
+        plain = {"rope_type": "default", "rope_theta": local.theta}
+        config["rope_parameters"] = {"full_attention": stated, "sliding_attention": plain}
     config["rope_scaling"] = None if stated["rope_type"] == "default" else older
     config["max_position_embeddings"] = form.context
     config["dtype"] = dtype

@@ -62,6 +62,7 @@ def stock_form(
     length: int | None = None,
     learned: Path | None = None,
     local: LocalLayers | None = None,
+    only_longrope: bool = False,
 ) -> StockForm:
     """Return the configuration with which stock software computes the method.
 
@@ -83,17 +84,18 @@ def stock_form(
             "add --length TOKENS to export the frequencies for requests of that many tokens",
         )
     table = _shared(method, learned_table(method, geometry, lengths, learned))
-    if table.attention_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
+    own_factor = table.attention_factor / geometry.attention_factor
+    if own_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
         raise SpecError(
             f"{method.plugin_name}.attention_factor",
-            f"a factor of {table.attention_factor:.4g} for whole heads of {geometry.head_dim}"
+            f"a factor of {own_factor:.4g} for whole heads of {geometry.head_dim}"
             f" elements, {geometry.rotary_dim} of which are rotated",
             "a factor of 1, because stock software multiplies only the rotated elements",
             _RUN,
         )
     if local is not None and local.theta is None:
         _refuse_two_tables(method, geometry, table)
-    parameters = statement(method, geometry, lengths, table, context)
+    parameters = statement(method, geometry, lengths, table, context, only_longrope=only_longrope)
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
     beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]

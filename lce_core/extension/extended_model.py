@@ -65,8 +65,9 @@ class ExtendedModel:
         self._num_layers: int = model.config.num_hidden_layers
         self._positions = positions
         self._local = local
-        # Gemma 3 divides scores by the square root of this number instead of head_dim.
-        self._score_divisor = getattr(model.config, "query_pre_attn_scalar", geometry.head_dim)
+        # Gemma 3 divides scores by the square root of its own number, Granite has its own factor.
+        divisor = getattr(model.config, "query_pre_attn_scalar", geometry.head_dim)
+        self._score_factor = getattr(model.config, "attention_multiplier", divisor**-0.5)
         self._rotary = rotary
         self._graphs: TokenGraphs | None = None
 
@@ -119,11 +120,12 @@ class ExtendedModel:
         if self._positions != "exact" and self._positions != "pose":
             rounded = {one: _with_positions(one, self._positions) for one in {*layers}}
             layers = tuple(rounded[one] for one in layers)
-        self._rotary.begin(layers[0].table, self._expanded(num_tokens))
+        rotated = next((one.table for one in layers if one.table.rotates), layers[0].table)
+        self._rotary.begin(rotated, self._expanded(num_tokens))
         self._rotary.factors = tuple(one.table.attention_factor for one in layers)
         decoder: Any = self.model.model
         for module, own in zip(decoder.layers, layers, strict=True):
-            scaling = self._score_divisor**-0.5 * own.table.attention_factor**2
+            scaling = self._score_factor * own.table.attention_factor**2
             module.self_attn.scaling = scaling
             module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table)
 
@@ -244,7 +246,7 @@ def checked_layers(
 
     Either no layer or every layer has a scheme. If layers differ, or the table has one base per
     head, layers without a scheme get FullCausal. The base model's `local` layers keep their window
-    and frequencies.
+    and frequencies, its unrotated layers full attention without rotation.
     """
     layers = layers_of(method, geometry, lengths, num_layers, training=training)
     distinct = {*layers}
@@ -258,19 +260,20 @@ def checked_layers(
             "the same learned frequencies in all layers",
             "remove `layer` or `rotary` from the method",
         )
+    # Also without `local.layers`, because stock attention has no sinks.
+    is_stock = local is None and as_stock(layers)
+    kept = dict.fromkeys(
+        geometry.unrotated, LayerAttention(RopeTable(np.zeros(geometry.num_pairs)))
+    )
     if local is not None:
         table = RopeTable(geometry.inv_freq(), geometry.attention_factor)
         if local.theta is not None:
             table = RopeTable(replace(geometry, theta=local.theta, scaling=None).inv_freq())
-        kept = LayerAttention(table, SlidingWindow(local.window))
-        layers = tuple(
-            kept if index in local.layers else layer for index, layer in enumerate(layers)
-        )
-        distinct = {*layers}
-    # Also without `local.layers`, because stock attention has no sinks.
-    if local is None and as_stock(layers):
+        kept |= dict.fromkeys(local.layers, LayerAttention(table, SlidingWindow(local.window)))
+    layers = tuple(kept.get(index, layer) for index, layer in enumerate(layers))
+    if is_stock:
         return layers
-    full = {one: one if one.scheme else replace(one, scheme=FullCausal()) for one in distinct}
+    full = {one: one if one.scheme else replace(one, scheme=FullCausal()) for one in {*layers}}
     return tuple(full[layer] for layer in layers)
 
 

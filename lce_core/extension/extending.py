@@ -88,21 +88,30 @@ def extend(
     local = base_model.local
     if local is not None:
         check_local(method, pose=positions == "pose")
-    num_layers = model.config.num_hidden_layers
-    if ARCHITECTURES[model.config.model_type].sinks:
+    num_layers, architecture = (
+        model.config.num_hidden_layers,
+        ARCHITECTURES[model.config.model_type],
+    )
+    if architecture.sinks:
         check_sinks(method, geometry, lengths, num_layers)
     layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = "+".join(sorted({choose(*asked, scheme) for scheme in schemes or (None,)}))
     rotary = make_rotary(method, geometry, lengths, identity=bool(schemes), seed=seed)
-    rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
-    rotary.stock_precision = rotation == "stock" and rounds
+    rotary.stock_precision = rotation == "stock" and architecture.rounds_cosines
+    rotary.repeats_cosines = architecture.repeats_cosines
+    if geometry.rotary_dim < geometry.head_dim:
+        rotary.rest_factor = 1 / geometry.attention_factor
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
     decoder.rotary_emb = rotary
     _copy_configuration(model)
+    if local is None and getattr(model.config, "sliding_window", None):
+        # The window is at least as long as the trained context (`_check_model`), so it never acted.
+        model.config.sliding_window = None
+    _scale_logits(model)
     model.set_attn_implementation(ATTENTION if schemes else _FUNCTIONS[name])
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
@@ -151,6 +160,17 @@ def _copy_configuration(model: PreTrainedModel) -> None:
             module.config = own
 
 
+def _scale_logits(model: PreTrainedModel) -> None:
+    """Let the decoder multiply states by the factor with which Cohere and Granite scale logits.
+
+    lce calls decoder and head apart, and training computes the loss from the head's weight.
+    """
+    factor = getattr(model.config, "logit_scale", 1.0) / getattr(model.config, "logits_scaling", 1)
+    if factor != 1.0:
+        decoder: Any = model.model
+        decoder.norm.register_forward_hook(lambda _norm, _given, states: states * factor)
+
+
 def _check_windows(model: PreTrainedModel, base_model: LanguageModel) -> None:
     full_every = ARCHITECTURES[model.config.model_type].full_every
     if full_every is not None and base_model.local is None:
@@ -172,7 +192,8 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
             "load a model that `lce models` lists",
         )
     architecture = ARCHITECTURES[config.model_type]
-    if architecture.full_every is None and (window := getattr(config, "sliding_window", None)):
+    window = getattr(config, "sliding_window", None)
+    if architecture.full_every is None and window and window < geometry.trained_context:
         raise SpecError(
             f"{type(model).__name__}.sliding_window",
             window,

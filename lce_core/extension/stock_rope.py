@@ -29,17 +29,20 @@ def statement(
     lengths: ContextLengths,
     table: RopeTable,
     context: int,
+    *,
+    only_longrope: bool = False,
 ) -> dict[str, Any]:
     """Return the simplest `rope_parameters` that reproduce `table`, which most programs can read.
 
     The method that computed the table may suggest an entry (`Method.stock_rope`). `context` is
-    `max_position_embeddings`, in tokens.
+    `max_position_embeddings`, in tokens. `only_longrope` is `Architecture.only_longrope`.
     """
     found = next(
         (
             parameters
             for parameters in _forms(method, geometry, lengths, table, context)
-            if agrees(stated_table(parameters, geometry, context, context), table, _AGREEMENT)
+            if not (only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"))
+            and agrees(stated_table(parameters, geometry, context, context), table, _AGREEMENT)
         ),
         None,
     )

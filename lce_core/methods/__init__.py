@@ -86,8 +86,8 @@ class Method(Plugin):
 
     layers: Layers | None = None
     """Layers that the method changes, counted from 0: a list, or {every: N} for the last of every N
-    layers. Others keep the base model's frequencies and full attention. None means all layers. On
-    models with sliding layers no method changes those."""
+    layers. Others keep the base model's frequencies and full attention. None means all layers. No
+    method changes a model's sliding layers and layers without RoPE."""
 
     @model_validator(mode="after")
     def _layers_are_free(self) -> Self:

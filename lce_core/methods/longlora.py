@@ -18,8 +18,9 @@ from lce_core.methods import LoRA, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
-"""Attention projections that get low-rank updates; o_proj of Llama is called dense in Phi."""
+TARGETS = ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "dense")
+"""Attention projections that get low-rank updates; o_proj of Llama is called dense in Phi. Phi-3
+has one projection for queries, keys and values, like GPT-NeoX in the reference."""
 WHOLE = ("embed", "norm")
 
 

@@ -19,6 +19,7 @@ from lce_core.models._weights import (
 )
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
+from lce_core.rope.architectures import Architecture
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -131,8 +132,8 @@ class LanguageModel(Plugin):
     """Size of the files that `fetch` downloads; None for weights of two bytes each."""
     reads_config: ClassVar[bool] = False
     """True if geometry and shape are missing until `resolved` reads a config.json."""
-    needs_begin: ClassVar[bool] = False
-    """True if losses mean little without a beginning-of-text token (`Architecture.needs_begin`)."""
+    architecture: ClassVar[Architecture] = Architecture()
+    """Properties of the model type that planning reads: sinks, needs_begin, only_longrope."""
     keys: ClassVar[KeyVocabulary | None] = None
     """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5
@@ -156,11 +157,6 @@ class LanguageModel(Plugin):
         return None
 
     @property
-    def has_sinks(self) -> bool:
-        """True if each head's softmax has a learned sink (`Architecture.sinks`)."""
-        return False
-
-    @property
     def note(self) -> str | None:
         """Note that tables show beside the model's name and context; None for most models."""
         if not self.is_known:
@@ -168,6 +164,11 @@ class LanguageModel(Plugin):
         parts = []
         if (scaling := self.geometry.scaling) is not None:
             parts.append(f"RoPE already scaled ({scaling.rope_type})")
+        if unrotated := len(self.geometry.unrotated):
+            layers = self.shape.num_layers
+            parts.append(
+                f"methods extend {layers - unrotated} of {layers} layers; the others have no RoPE"
+            )
         if (local := self.local) is not None:
             extended = self.shape.num_layers - len(local.layers)
             parts.append(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lce_core.models import LocalLayers
 from lce_core.models._stock import StockModel, read_config
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from transformers import Gemma3TextConfig, LlamaConfig, PhiConfig, Qwen2Config
@@ -78,7 +79,7 @@ class Phi(StockModel):
 class Gemma3(StockModel):
     """A stock `Gemma3ForCausalLM`: `shape.local` says which layers have a sliding window."""
 
-    needs_begin: ClassVar[bool] = True
+    architecture = ARCHITECTURES["gemma3_text"]
 
     @property
     def local(self) -> LocalLayers | None:

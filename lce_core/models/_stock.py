@@ -45,6 +45,10 @@ published weights often have an added padding token."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
+_PREFIXES = {r"^(model\.)?language_model(\.model)?\.": "model."}
+"""Prefixes of the language model's weights in Gemma 3 with vision, as transformers renames keys."""
+
+
 class LoadedModel(LanguageModel):
     """A base model that unmodified transformers classes load from a folder or the hub."""
 
@@ -182,12 +186,14 @@ def load_weights(
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
-    options: dict[str, Any] = {} if config is None else {"config": config}
-    model_type = (config or read_config(place)).model_type
-    sinks = model_type in ARCHITECTURES and ARCHITECTURES[model_type].sinks
+    config = config or read_config(place)
+    sinks = config.model_type in ARCHITECTURES and ARCHITECTURES[config.model_type].sinks
+    gemma3 = config.model_type == "gemma3_text"
     try:
         found: Any = AutoModelForCausalLM.from_pretrained(
             place,
+            config=config,
+            key_mapping=_PREFIXES if gemma3 else None,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
@@ -195,7 +201,6 @@ def load_weights(
             # SDPA has no sinks.
             attn_implementation="eager" if sinks else "sdpa",
             output_loading_info=True,
-            **options,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise DataError(
@@ -206,6 +211,9 @@ def load_weights(
         ) from error
     model: PreTrainedModel
     model, info = found
+    if gemma3:
+        # Otherwise checkpoints would be saved with the prefixes.
+        found[0]._weight_conversions = None
     if missing := sorted(info["missing_keys"]):
         raise DataError(
             place,
@@ -217,6 +225,7 @@ def load_weights(
 
 
 def read_config(folder: Path) -> PretrainedConfig:
+    """Return the configuration of the language model, also of one with vision."""
     from transformers import AutoConfig
 
     try:
@@ -230,7 +239,8 @@ def read_config(folder: Path) -> PretrainedConfig:
             "the configuration of a transformers model",
             "copy or download the model again",
         ) from error
-    return found
+    text: PretrainedConfig = found.get_text_config()
+    return text
 
 
 def _rope(config: PretrainedConfig, key: str) -> object:

@@ -3,8 +3,9 @@
 Tables are numpy float64, so methods can be listed, planned and documented without importing torch.
 `lce_core.attention.rotary` turns a table into cosines and sines on the model's device.
 
-Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs;
-the angle at position m is m * inv_freq[i]; inv_freq is in radians per token.
+Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs
+(`lce_core.attention.layers` reorders the heads of other architectures); the angle at position m is
+m * inv_freq[i]; inv_freq is in radians per token.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class RopeGeometry:
     """Context in tokens with which the base model was trained (C in formulas)."""
     scaling: Scaling | None = None
     """Scaling that the base model already has. Methods then extend the scaled frequencies."""
+    unrotated: tuple[int, ...] = ()
+    """Layers that the base model does not rotate, counted from 0. No method changes them."""
 
     def __post_init__(self) -> None:
         if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:

@@ -1,38 +1,41 @@
 """Architectures of transformers to which methods can be applied.
 
-A supported architecture pairs each element of a head's first half with one of its second half and
-rotates the pairs before attention, after any norm of queries and keys. Every layer attends to all
-earlier tokens through AttentionInterface and divides scores by the square root of head_dim. Gemma 3
-has its own divisor. Gemma 3 and gpt-oss have layers with a sliding window, which methods leave
-unchanged, and gpt-oss has a learned sink for each head. Experts replace only MLPs.
+A supported architecture rotates queries and keys before attention, after any norm of them. Every
+layer attends to all earlier tokens through AttentionInterface. Exceptions that lce reproduces are
+the fields of `Architecture`; factors of scores and logits are read from the loaded model.
 tests/lce_core/extension compares each architecture with stock transformers. `REASONS` has the
 others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Architecture:
     """Properties of a model type, and transformers' defaults for keys that config.json lacks."""
 
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Values of transformers for missing keys. Other keys without which the sizes are unknown are
+    required; published files state them."""
     gated_mlp: bool = True
     """True if each MLP has three matrices (gate, up, down), False if it has two."""
     partial_rotary_factor: float | None = None
     """Default share of rotated elements; None if unscaled stock layers ignore this key and rotate
     whole heads."""
-    head_dim_follows: bool = True
-    """True if a missing `head_dim` means hidden_size / heads, False if the key is required."""
     all_heads_have_keys: bool = False
     """True if a missing `num_key_value_heads` means one per query head; False: it is required."""
-    tied_embeddings: bool = False
-    slides: bool = False
-    """True if a missing `sliding_window` means that transformers uses a sliding window."""
     rounds_cosines: bool = True
     """True if stock layers rotate with cosines in the model's dtype, False if in float32."""
-    default_theta: float = 10_000.0
+    adjacent: bool = False
+    """True if elements 2i and 2i + 1 of a head form pair i, False if i and i + pairs do."""
+    repeats_cosines: bool = False
+    """True if stock layers expect each cosine twice in a row, as for adjacent elements."""
+    passes_heads: bool = False
+    """True if stock layers pass heads as a whole to the function that rotates a part of them."""
     expert_width: str | None = None
     """Key of the width of an expert's MLP; None if the model has no experts."""
     full_every: int | None = None
@@ -48,61 +51,95 @@ class Architecture:
     without it has several times the perplexity."""
     scaled_by_default: bool = False
     """True if transformers scales RoPE when config.json does not state any rotary settings."""
-    module: str | None = None
-    """Folder of the architecture in transformers; None if it has the name of the model type."""
+    only_longrope: bool = False
+    """True if transformers accepts no other `rope_type` than "default" and "longrope"."""
     has_dense_layers: bool = False
     """True if `decoder_sparse_step` and `mlp_only_layers` may give layers a plain MLP."""
+    has_own_code: bool = False
+    """True if published files name code that transformers adopted (`auto_map`); its own classes
+    load them."""
 
+
+NO_ROPE_INTERVAL = "no_rope_layer_interval"
+"""Key of models whose every n-th layer has no rotation, unless `no_rope_layers` says otherwise."""
+_TIED = {"tie_word_embeddings": True}
+_GLM = Architecture(
+    defaults={"head_dim": 128}, partial_rotary_factor=0.5, adjacent=True, passes_heads=True
+)
 
 ARCHITECTURES = {
-    "gemma": Architecture(head_dim_follows=False, tied_embeddings=True, needs_begin=True),
+    "cohere": Architecture(
+        defaults={**_TIED, "rope_theta": 500_000.0},
+        all_heads_have_keys=True,
+        adjacent=True,
+        repeats_cosines=True,
+    ),
+    "gemma": Architecture(defaults={**_TIED, "head_dim": 256}, needs_begin=True),
     "gemma3_text": Architecture(
-        head_dim_follows=False,
-        tied_embeddings=True,
-        module="gemma3",
-        default_theta=1e6,
+        defaults={
+            **_TIED,
+            "rope_theta": 1e6,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "vocab_size": 262_208,
+            "max_position_embeddings": 131_072,
+        },
         full_every=6,
         local_theta=1e4,
         needs_begin=True,
     ),
+    "glm": _GLM,
+    "glm4": _GLM,
     "gpt_oss": Architecture(
-        head_dim_follows=False,
-        default_theta=150_000.0,
+        defaults={"rope_theta": 150_000.0, "head_dim": 64},
         expert_width="intermediate_size",
         full_every=2,
         sinks=True,
         scaled_by_default=True,
     ),
+    "granite": Architecture(all_heads_have_keys=True),
+    "helium": Architecture(defaults={"rope_theta": 1e5, "head_dim": 128}, adjacent=True),
     "llama": Architecture(all_heads_have_keys=True),
-    "mistral": Architecture(slides=True),
-    "mixtral": Architecture(default_theta=1e6, expert_width="intermediate_size"),
+    "mistral": Architecture(defaults={"sliding_window": 4096}),
+    "mixtral": Architecture(defaults={"rope_theta": 1e6}, expert_width="intermediate_size"),
+    "nemotron": Architecture(gated_mlp=False, partial_rotary_factor=0.5, passes_heads=True),
     "olmo2": Architecture(all_heads_have_keys=True, rounds_cosines=False),
+    "olmo3": Architecture(
+        defaults={"rope_theta": 500_000.0},
+        all_heads_have_keys=True,
+        rounds_cosines=False,
+        full_every=4,
+        local_theta=500_000.0,
+    ),
     "phi": Architecture(gated_mlp=False, partial_rotary_factor=0.5, all_heads_have_keys=True),
+    "phi3": Architecture(
+        partial_rotary_factor=1.0,
+        all_heads_have_keys=True,
+        passes_heads=True,
+        only_longrope=True,
+        has_own_code=True,
+    ),
     "qwen2": Architecture(),
-    "qwen3": Architecture(head_dim_follows=False),
+    "qwen3": Architecture(defaults={"head_dim": 128}),
     "qwen3_moe": Architecture(expert_width="moe_intermediate_size", has_dense_layers=True),
+    "smollm3": Architecture(defaults={**_TIED, "rope_theta": 2e6, NO_ROPE_INTERVAL: 4}),
     "stablelm": Architecture(partial_rotary_factor=0.25),
 }
 """Supported architectures; keys are the `model_type` of config.json."""
 
-_ADJACENT = "RoPE that pairs elements half a head apart; this model pairs adjacent elements"
 _LATENT = "keys that are cached per head; this model caches a latent (MLA) and rotates part of it"
 _RECURRENT = "softmax attention in every layer; some layers of this model are recurrent or linear"
-_SLIDING = "full attention in every layer; some layers of this model have a sliding window"
 REASONS = {
-    "chatglm": _ADJACENT,
-    "cohere": _ADJACENT,
-    "cohere2": f"{_SLIDING}, others no RoPE",
+    "chatglm": "a model type of transformers, such as glm, to which GLM-4 was converted",
+    "cohere2": "RoPE in layers with full attention, which methods extend; this model rotates only"
+    " in layers with a sliding window",
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
     "falcon": "attention through AttentionInterface; this model's layers compute their own",
     "falcon_mamba": _RECURRENT,
-    "gemma2": f"{_SLIDING}, and scores have a soft cap",
-    "glm": _ADJACENT,
-    "glm4": _ADJACENT,
+    "gemma2": "scores without a soft cap, because fused attention kernels compute none",
     "gpt2": "RoPE; this model has learned position embeddings",
-    "granite": "scores divided by the square root of head_dim; this model has its own factor",
-    "helium": _ADJACENT,
     "jamba": _RECURRENT,
     "llama4_text": "one attention for all layers; some layers of this model attend inside chunks,"
     " others have no RoPE",
@@ -111,14 +148,9 @@ REASONS = {
     "minicpm3": _LATENT,
     "ministral3": "queries that depend on positions through RoPE alone; this model also multiplies"
     " them by a factor that grows with the position",
-    "nemotron": "layers that split heads before they rotate a part; this model's rotation splits"
-    " them",
-    "olmo3": _SLIDING,
     "opt": "RoPE; this model has learned position embeddings",
-    "phi3": "separate projections of queries, keys and values, which LoRA adapts; this model has"
-    " one for all three",
     "qwen3_next": _RECURRENT,
-    "smollm3": "RoPE in every layer; some layers of this model have none",
 }
 """What architectures that methods cannot extend would have to have; keys are `model_type`. Others,
-such as OLMo 1 and InternLM3, may satisfy all conditions, but no test compares them with stock."""
+such as OLMo 1 and InternLM3, may satisfy all conditions, but no test compares them with
+stock."""

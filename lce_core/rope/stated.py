@@ -43,16 +43,17 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
         `rope_scaling` replaces it, or if settings differ between layers with full attention.
     """
     architecture = ARCHITECTURES.get(str(config.get("model_type")), Architecture())
+    config = {**architecture.defaults, **config}
     newer, older = _entry(config, "rope_parameters"), _entry(config, "rope_scaling")
     given = older or newer
     if architecture.local_theta is not None:
-        # Gemma 3 has settings for each kind of layers; `rope_scaling` changes those of full layers.
+        # Settings for each kind of layers; `rope_scaling` changes those of full layers.
         full = newer.get(FULL) or {}
         given = {**(full or {"rope_type": PLAIN}), **older}
         newer = full or {key: newer[key] for key in newer if key not in (FULL, SLIDING)}
     stated = {key: value for key, value in given.items() if key != "type"}
     stated.setdefault("rope_type", given.get("type", PLAIN))
-    stated.setdefault("rope_theta", config.get("rope_theta", architecture.default_theta))
+    stated.setdefault("rope_theta", config.get("rope_theta", 10_000.0))
     if (share := config.get("partial_rotary_factor")) is not None:
         stated.setdefault("partial_rotary_factor", share)
     if ORIGINAL in config:
@@ -71,8 +72,8 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{where}: rope_parameters",
                 f"{key} {value!r}, which transformers ignores; it computes with {used!r}",
                 "each rotary setting stated once",
-                "write all of them into rope_parameters, for Gemma 3 into its full_attention, and"
-                " delete rope_scaling",
+                "write all of them into rope_parameters, for Gemma 3 and OLMo 3 into its"
+                " full_attention, and delete rope_scaling",
             )
     if architecture.partial_rotary_factor is None and stated["rope_type"] == PLAIN:
         stated.pop("partial_rotary_factor", None)

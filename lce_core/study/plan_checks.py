@@ -23,7 +23,7 @@ def check_variant(
         _check_own_layers(variant.method, base_model, lengths)
         if base_model.local is not None:
             check_local(variant.method, pose=variant.train_positions == "pose")
-        if base_model.has_sinks:
+        if base_model.architecture.sinks:
             num_layers = base_model.shape.num_layers
             check_sinks(variant.method, base_model.geometry, lengths, num_layers)
     except SpecError as error:
@@ -60,7 +60,8 @@ def _check_own_layers(method: Method, base_model: LanguageModel, lengths: Contex
             f"layers from 0 to {num_layers - 1}",
             "remove the layers that the model does not have",
         )
-    changed = any(method.changes(index) for index in range(num_layers))
+    kept = {*base_model.geometry.unrotated, *(base_model.local.layers if base_model.local else ())}
+    changed = any(method.changes(index) for index in range(num_layers) if index not in kept)
     own = own_layers(method, base_model.geometry, lengths, num_layers)
     if not changed or (type(method).layer is not Method.layer and not any(own)):
         raise SpecError(

@@ -164,6 +164,8 @@ def _schemes(
     shared = attention(model.geometry, lengths)
     own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
     found = [shared if layer is None else layer.scheme for layer in own]
+    for index in model.geometry.unrotated:
+        found[index] = None
     if local := model.shape.local:
         for index in local.layers:
             found[index] = SlidingWindow(local.window)

@@ -33,12 +33,24 @@ SIZES: dict[str, Any] = {
     "pad_token_id": None,
 }
 OWN: dict[str, dict[str, Any]] = {
+    "cohere": {"attention_bias": True, "logit_scale": 0.25},
     "gemma": {"num_key_value_heads": 1, "head_dim": 12},
+    "glm": {"head_dim": 12},
+    "glm4": {"head_dim": 8, "attention_bias": True},
+    "granite": {
+        "attention_multiplier": 0.2,
+        "embedding_multiplier": 3.0,
+        "logits_scaling": 4.0,
+        "residual_multiplier": 0.5,
+    },
+    "helium": {"head_dim": 8},
     "llama": {"attention_bias": True, "mlp_bias": True},
     "mistral": {"head_dim": 12, "sliding_window": None},
     "mixtral": {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "nemotron": {},
     "olmo2": {},
     "phi": {"num_key_value_heads": 4, "qk_layernorm": True, "hidden_size": 48},
+    "phi3": {"original_max_position_embeddings": TRAINED},
     "qwen2": {"tie_word_embeddings": True, "sliding_window": 8, "use_sliding_window": False},
     "qwen3": {"head_dim": 12, "tie_word_embeddings": True},
     "qwen3_moe": {
@@ -49,26 +61,28 @@ OWN: dict[str, dict[str, Any]] = {
         "mlp_only_layers": [0],
         "norm_topk_prob": True,
     },
+    "smollm3": {"no_rope_layer_interval": 2},
     "stablelm": {"hidden_size": 64, "use_qkv_bias": True, "qk_layernorm": True},
 }
 """By model type: what differs from `SIZES`."""
-GEMMA3: dict[str, Any] = {
+OLMO3: dict[str, Any] = {
     "num_hidden_layers": 4,
     "head_dim": 12,
-    "query_pre_attn_scalar": 20,
     "sliding_window": 5,
     "layer_types": ["sliding_attention", "full_attention"] * 2,
 }
-"""What a tiny Gemma 3 has besides `SIZES`: heads with a divisor of their own, and layers with a
-window."""
+"""What a tiny OLMo 3 has besides `SIZES`: layers with a window."""
+GEMMA3 = {**OLMO3, "query_pre_attn_scalar": 20}
+"""What a tiny Gemma 3 has besides `SIZES`: also heads with a divisor of their own."""
+SLIDING = {"gemma3_text": GEMMA3, "olmo3": OLMO3}
 
 
-def gemma3(rope: dict[str, Any] | None = None, **changes: Any) -> Any:
-    """A random fp32 Gemma 3 whose full layers have these rotary settings."""
+def sliding(kind: str, rope: dict[str, Any] | None = None) -> Any:
+    """A random fp32 Gemma 3 or OLMo 3 whose full layers have these rotary settings."""
     own = {"rope_type": "default", "rope_theta": 5e4, **(rope or {})}
     local = {"rope_type": "default", "rope_theta": 1e2}
     parameters = {"full_attention": own, "sliding_attention": local}
-    return _drawn("gemma3_text", {**SIZES, **GEMMA3, "rope_parameters": parameters, **changes})
+    return _drawn(kind, {**SIZES, **SLIDING[kind], "rope_parameters": parameters})
 
 
 GPT_OSS: dict[str, Any] = {
@@ -96,7 +110,11 @@ def random_model(model_type: str, **changes: Any) -> Any:
 
 
 def _drawn(model_type: str, keys: dict[str, Any]) -> Any:
+    rope = keys["rope_parameters"]
+    if model_type == "phi3":  # its configuration refuses what its rotary module computes
+        keys = {**keys, "rope_parameters": {"rope_theta": rope["rope_theta"]}}
     config: Any = AutoConfig.for_model(model_type, **keys)
+    config.rope_parameters |= rope
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)

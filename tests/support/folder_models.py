@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
-from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
 
 from lce_core.data.packing import pack_rows
@@ -20,6 +21,7 @@ from lce_core.models import LanguageModel
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 from lce_core.recipe import Upsampling
 from lce_core.rope import RopeTable
+from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.training.run import run
 from tests.support.architectures import VOCABULARY, hub_model, in_float64, in_pieces
 from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
@@ -89,18 +91,6 @@ def exported(folder: Path, chosen: Method, out: Path) -> Path:
     return out
 
 
-class Unrotated(nn.Module):
-    """A rotary module that leaves queries and keys as they are."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, *_: Any) -> Any:
-        cos = x.new_ones(1, position_ids.shape[-1], self.width)
-        return cos, torch.zeros_like(cos)
-
-
 def dense_logits(
     folder: Path, ids: torch.Tensor, rule: Callable[[Any], tuple[RopeTable, Distance]]
 ) -> torch.Tensor:
@@ -110,6 +100,10 @@ def dense_logits(
         module: Any, query: Any, key: Any, value: Any, _: Any, *, scaling: float, **given: Any
     ) -> Any:
         table, distance = rule(module)
+        if ARCHITECTURES[module.config.model_type].adjacent:
+            width = 2 * table.inv_freq.shape[-1]
+            order = [*range(0, width, 2), *range(1, width, 2), *range(width, query.shape[-1])]
+            query, key = query[..., order], key[..., order]
         scaling *= table.attention_factor**2
         sinks = given.get("s_aux")
         found = dense(query, key, value, table.inv_freq, distance, scaling, sinks)
@@ -119,11 +113,10 @@ def dense_logits(
     AttentionMaskInterface.register("dense_oracle", lambda **_: None)
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     in_float64(model)
-    pairs = hub_model(folder).geometry.num_pairs
-    # gpt-oss gives each cosine once.
-    model.model.rotary_emb = Unrotated(pairs * (1 + (model.config.model_type != "gpt_oss")))
     model.set_attn_implementation("dense_oracle")
-    return model(ids).logits
+    modules = sys.modules[type(model).__module__]
+    with patch.object(modules, "apply_rotary_pos_emb", lambda query, key, *_: (query, key)):
+        return model(ids).logits
 
 
 def causal(query: int, key: int) -> int | None:

@@ -20,7 +20,7 @@ from lce_core.models._stock import LoadedModel, load_weights, read_config
 from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
 from lce_core.registry import Examples, Source
 from lce_core.rope import RopeGeometry
-from lce_core.rope.architectures import ARCHITECTURES
+from lce_core.rope.architectures import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -150,12 +150,8 @@ class HubModel(LoadedModel):
         return self.shape.local
 
     @property
-    def has_sinks(self) -> bool:
-        return ARCHITECTURES[self._facts().model_type].sinks
-
-    @property
-    def needs_begin(self) -> bool:  # type: ignore[override]
-        return ARCHITECTURES[self._facts().model_type].needs_begin
+    def architecture(self) -> Architecture:  # type: ignore[override]
+        return ARCHITECTURES[self._facts().model_type]
 
     @property
     def hub(self) -> HubAddress | None:  # type: ignore[override]

@@ -17,7 +17,12 @@ from lce_core.errors import DataError, SpecError
 from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
-from lce_core.rope.architectures import ARCHITECTURES, REASONS
+from lce_core.rope.architectures import (
+    ARCHITECTURES,
+    NO_ROPE_INTERVAL,
+    REASONS,
+    Architecture,
+)
 from lce_core.rope.stated import (
     FULL,
     ORIGINAL,
@@ -63,6 +68,7 @@ class Facts(BaseModel):
     experts: Experts | None = None
     scaling: Scaling | None = None
     local: LocalLayers | None = None
+    unrotated: tuple[int, ...] = ()
 
     @property
     def geometry(self) -> RopeGeometry:
@@ -74,6 +80,7 @@ class Facts(BaseModel):
             theta=self.theta,
             trained_context=self.trained_context,
             scaling=self.scaling,
+            unrotated=self.unrotated,
         )
 
     @property
@@ -100,7 +107,7 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
       DataError: if the file cannot be read, or a key is missing or not a number.
     """
     file = folder / "config.json"
-    config = read_config_json(folder)
+    config = _of_text(read_config_json(folder))
     facts = Facts.model_validate(facts_of(config, str(file), trained_context))
     try:
         _ = facts.geometry
@@ -111,9 +118,11 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
 
 def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
     """Return the fields of `Facts` from a parsed config.json; errors begin with `where`."""
-    _refuse(_obstacles(config), config, where)
-    architecture, rope = ARCHITECTURES[config["model_type"]], stated_parameters(config, where)
-    _refuse(_scalings(config, rope, trained_context), config, where)
+    architecture = ARCHITECTURES.get(str(config.get("model_type")), Architecture())
+    config = {**architecture.defaults, **config}
+    _refuse(_obstacles(config, architecture), config, where)
+    rope = stated_parameters(config, where)
+    _refuse(_scalings(config, architecture, rope, trained_context), config, where)
 
     def whole(key: str) -> int:
         given, most = config.get(key), _MAX_SIZES.get(key, _MAX_SIZE)
@@ -123,15 +132,14 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
             raise _no_number(where, key, given, f"at most {most:,}")
         return given
 
-    def number(key: str, default: float) -> float:
+    def number(key: str, default: float = 0.0) -> float:
         given = rope.get(key, default)
         if type(given) not in (int, float) or not given > 0:
             raise _no_number(where, key, given, "a positive number")
         return float(given)
 
     heads, hidden = whole("num_attention_heads"), whole("hidden_size")
-    follows = config.get("head_dim") is None and architecture.head_dim_follows
-    head_dim = hidden // heads if follows else whole("head_dim")
+    head_dim = hidden // heads if config.get("head_dim") is None else whole("head_dim")
     alike = config.get("num_key_value_heads") is None and architecture.all_heads_have_keys
     layers = whole("num_hidden_layers")
     found = {
@@ -140,14 +148,14 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         "hidden_size": hidden,
         "intermediate_size": whole("intermediate_size"),
         "vocab_size": whole("vocab_size"),
-        "tied_embeddings": bool(config.get("tie_word_embeddings", architecture.tied_embeddings)),
+        "tied_embeddings": bool(config.get("tie_word_embeddings")),
         "head_dim": head_dim,
         "rotary_dim": int(
             head_dim * number("partial_rotary_factor", architecture.partial_rotary_factor or 1.0)
         ),
         "num_heads": heads,
         "num_kv_heads": heads if alike else whole("num_key_value_heads"),
-        "theta": number("rope_theta", architecture.default_theta),
+        "theta": number("rope_theta"),
         "trained_context": trained_context or whole("max_position_embeddings"),
     }
     if architecture.expert_width:
@@ -164,11 +172,23 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
             window=whole("sliding_window"),
             theta=None if default is None else _local_theta(config, default),
         )
+    if NO_ROPE_INTERVAL in architecture.defaults:
+        every = whole(NO_ROPE_INTERVAL)
+        found["unrotated"] = _unrotated(config.get("no_rope_layers"), layers, every, where)
     if rope["rope_type"] != PLAIN:
         found["scaling"], contexts = _scaling(config, rope, found, where)
         if trained_context is None:
             found["trained_context"] = _only(contexts, config, where)
     return found
+
+
+def _of_text(config: Config) -> Config:
+    """Return the language model's part of a Gemma 3 with vision; other files as they are."""
+    text = config.get("text_config")
+    if config.get("model_type") != "gemma3" or not isinstance(text, Mapping):
+        return config
+    whole = {key: config.get(key) for key in ("auto_map", "quantization_config")}
+    return {**whole, **text, "model_type": "gemma3_text"}
 
 
 def _refuse(obstacles: Iterator[tuple[str, str, str]], config: Config, where: str) -> None:
@@ -187,6 +207,15 @@ def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[
     for layer in range(num_layers):
         if kinds[layer] == SLIDING if kinds else (layer + 1) % every:
             yield layer
+
+
+def _unrotated(stated: object, num_layers: int, every: int, where: str) -> tuple[int, ...]:
+    # In spite of its name, `no_rope_layers` has a 1 for each layer with RoPE.
+    rotates = stated or [(layer + 1) % every for layer in range(num_layers)]
+    if not isinstance(rotates, list) or len(rotates) < num_layers or not any(rotates[:num_layers]):
+        expected = "a 0 or 1 for each layer, 1 for some layer,"
+        raise _no_number(where, "no_rope_layers", stated, expected)
+    return tuple(layer for layer in range(num_layers) if not rotates[layer])
 
 
 def _local_theta(config: Config, default: float) -> float:
@@ -259,7 +288,7 @@ def _expert_layers(config: Config, num_layers: int) -> int:
     return sum(layer not in plain and (layer + 1) % every == 0 for layer in range(num_layers))
 
 
-def _obstacles(config: Config) -> Iterator[tuple[str, str, str]]:
+def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str, str, str]]:
     """Yield (key, required value, hint) for each key because of which methods cannot be applied.
 
     The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
@@ -269,7 +298,7 @@ def _obstacles(config: Config) -> Iterator[tuple[str, str, str]]:
             yield key, "a text-only model", ", such as a checkpoint of its language model"
     if config.get("is_encoder_decoder"):
         yield "is_encoder_decoder", "a decoder without encoder", ""
-    if config.get("auto_map"):
+    if config.get("auto_map") and not architecture.has_own_code:
         yield (
             "auto_map",
             "no code beside the weights, because such code is never run",
@@ -285,38 +314,36 @@ def _obstacles(config: Config) -> Iterator[tuple[str, str, str]]:
     if not any(str(name).endswith("ForCausalLM") for name in named):
         yield "architectures", "a language-model head, ...ForCausalLM", ""
     if config.get("model_type") in ARCHITECTURES:
-        yield from _windows(config)
+        yield from _windows(config, architecture)
     else:
         known = f"a model type that was compared with transformers ({', '.join(ARCHITECTURES)})"
         yield "model_type", REASONS.get(str(config.get("model_type")), known), ""
 
 
-def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
-    full = "full attention in every layer, without sliding windows"
-    architecture = ARCHITECTURES[config["model_type"]]
-    slides = architecture.slides
+def _windows(config: Config, architecture: Architecture) -> Iterator[tuple[str, str, str]]:
     kinds = config.get("layer_types") or ()
+    if config.get("use_bidirectional_attention"):
+        yield "use_bidirectional_attention", "causal attention", ""
     if architecture.full_every is not None:
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             if config.get(key):
                 yield key, "scores and logits without a soft cap", ""
-        if config.get("use_bidirectional_attention"):
-            yield "use_bidirectional_attention", "causal attention", ""
         if not set(kinds) <= {FULL, SLIDING} or (kinds and FULL not in kinds):
             yield "layer_types", f"{SLIDING} and {FULL}, and some layer with {FULL}", ""
         local = (config.get("rope_parameters") or {}).get(SLIDING) or {}
         if local.get("rope_type", PLAIN) != PLAIN:
             yield "rope_parameters", f"unscaled RoPE in layers with {SLIDING}", ""
         return
+    full = "full attention in every layer, or a window at least as long as the context"
     if any(kind != FULL for kind in kinds):
         yield "layer_types", full, ""
-    if config.get("use_bidirectional_attention"):
-        yield "use_bidirectional_attention", "causal attention", ""
+    window, context = config.get("sliding_window"), config.get("max_position_embeddings")
+    longer = isinstance(window, int) and isinstance(context, int) and window >= context
     # `use_sliding_window` takes precedence: Qwen2 states a window size but switches it off.
-    window = config.get("sliding_window", "a default" if slides else None)
-    if config.get("use_sliding_window", "use_sliding_window" not in config and window is not None):
-        key = "use_sliding_window" if config.get("use_sliding_window") else "sliding_window"
-        yield key, full, ", such as a Mistral from v0.2 on, without window" if slides else ""
+    if config.get("use_sliding_window"):
+        yield "use_sliding_window", full, ""
+    elif window is not None and "use_sliding_window" not in config and not longer:
+        yield "sliding_window", full, ", such as a Mistral from v0.2 on, without window"
 
 
 _EXTENDED = ("linear", "llama3", "yarn", "longrope")
@@ -324,10 +351,9 @@ _EXTENDED = ("linear", "llama3", "yarn", "longrope")
 
 
 def _scalings(
-    config: Config, rope: Config, trained_context: int | None
+    config: Config, architecture: Architecture, rope: Config, trained_context: int | None
 ) -> Iterator[tuple[str, str, str]]:
     key, kind = rope_key(config), rope["rope_type"]
-    architecture = ARCHITECTURES[config["model_type"]]
     if architecture.scaled_by_default and not config.get(key):
         yield key, "rotary settings, because transformers would assume scaled RoPE", ""
     if kind not in (PLAIN, *_EXTENDED):
@@ -362,11 +388,11 @@ def _scalings(
                 " with scaled RoPE on parts of them",
                 "",
             )
-        if kind in ("yarn", "longrope"):
+        if kind in ("yarn", "longrope") and not architecture.passes_heads:
             yield (
                 key,
                 "no attention factor, because transformers applies it to the rotated elements of a"
-                " head and lce to whole heads",
+                " head, which this model's layers split before lce can scale the others",
                 "",
             )
 

@@ -17,9 +17,18 @@ from lce_core.models import LanguageModel
 from lce_core.rope import RopeGeometry, RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.study.cost import matmul_parameters, stored_parameters
-from tests.support.architectures import OWN, TRAINED, hub_model, in_float64, random_model, save
+from tests.support.architectures import (
+    OWN,
+    SLIDING,
+    TRAINED,
+    hub_model,
+    in_float64,
+    random_model,
+    save,
+)
 from tests.support.folder_models import (
     TARGET,
+    Distance,
     agree,
     causal,
     dense_logits,
@@ -41,27 +50,37 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 
 
 def test_every_architecture_has_a_tiny_model() -> None:
-    # test_sliding_layers.py has Gemma 3, test_attention_sinks.py has gpt-oss.
-    assert {*OWN, "gemma3_text", "gpt_oss"} == set(ARCHITECTURES)
+    # test_sliding_layers.py has the models of SLIDING, test_attention_sinks.py has gpt-oss.
+    assert {*OWN, *SLIDING, "gpt_oss"} == set(ARCHITECTURES)
 
 
 def of_kind(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:
     return in_float64(random_model(kind, rope=rope))(ids).logits
 
 
+def rotates(attention: Any) -> bool:
+    return bool(getattr(attention, "use_rope", True))
+
+
+def dense(folder: Path, ids: torch.Tensor, table: RopeTable, distance: Distance) -> torch.Tensor:
+    own, plain = (table, distance), (RopeTable(np.zeros(table.inv_freq.shape[-1])), causal)
+    return dense_logits(folder, ids, lambda attention: own if rotates(attention) else plain)
+
+
 @over_architectures
 def test_facts_are_what_transformers_reads_from_the_same_file(kind, folders, tmp_path):
     written = json.loads((folders[kind] / "config.json").read_text())
     written["max_position_embeddings"] = 77
+    written.pop("original_max_position_embeddings", None)
     rope = written.pop("rope_parameters")
     older = {**written, "rope_theta": 3e5, "rope_scaling": None}
     # Layers of all other kinds ignore this key.
     older["partial_rotary_factor"] = rope.get("partial_rotary_factor", 0.5)
-    needed = {"model_type", "head_dim", "num_key_value_heads", "sliding_window"}
+    needed = {"model_type", "head_dim", "num_key_value_heads", "sliding_window", "pad_token_id"}
     sizes = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"}
     sizes |= {"num_attention_heads", "max_position_embeddings"}
     sizes |= {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}
-    sizes |= {"mlp_only_layers"}
+    sizes |= {"mlp_only_layers", "no_rope_layers"}
     least = {key: value for key, value in written.items() if key in needed | sizes}
     for config in (written | {"rope_parameters": rope}, older, least):
         (tmp_path / "config.json").write_text(json.dumps(config))
@@ -69,14 +88,15 @@ def test_facts_are_what_transformers_reads_from_the_same_file(kind, folders, tmp
         with torch.device("meta"):
             built: Any = AutoModelForCausalLM.from_config(theirs)
         ours = hub_model(tmp_path)
-        attention = built.model.layers[0].self_attn
+        attention = [layer.self_attn for layer in built.model.layers]
         geometry = RopeGeometry(
-            head_dim=attention.head_dim,
+            head_dim=attention[0].head_dim,
             rotary_dim=2 * len(type(built.model.rotary_emb)(theirs).inv_freq),
-            num_heads=attention.q_proj.out_features // attention.head_dim,
-            num_kv_heads=attention.k_proj.out_features // attention.head_dim,
+            num_heads=theirs.num_attention_heads,
+            num_kv_heads=theirs.num_key_value_heads,
             theta=theirs.rope_parameters["rope_theta"],
             trained_context=77,
+            unrotated=tuple(index for index, each in enumerate(attention) if not rotates(each)),
         )
         assert ours.geometry == geometry
         assert ours.shape.tied_embeddings == theirs.tie_word_embeddings
@@ -126,7 +146,8 @@ def test_yarn_equals_a_stock_yarn_model(kind, folders):
     ids, rope = tokens(TARGET), {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.0}
     model = random_model(kind, rope={**rope, "original_max_position_embeddings": TRAINED})
     for layer in model.model.layers:  # the factor acts on whole heads, also on unrotated elements
-        layer.self_attn.scaling *= (0.1 * np.log(4.0) + 1) ** 2
+        if rotates(layer.self_attn):
+            layer.self_attn.scaling *= (0.1 * np.log(4.0) + 1) ** 2
     agree(logits(folders[kind], method("yarn"), ids), in_float64(model)(ids).logits)
 
 
@@ -138,7 +159,8 @@ def test_stock_transformers_computes_what_was_exported(kind, name, folders, tmp_
         source = Path(shutil.copytree(source, tmp_path / "source"))
         config = json.loads((source / "config.json").read_text())
         (source / "config.json").write_text(json.dumps({**config, "head_dim": None}))
-    if name == "yarn" and kind in ("phi", "stablelm"):
+    geometry = hub_model(source).geometry
+    if name == "yarn" and geometry.rotary_dim < geometry.head_dim:
         with pytest.raises(SpecError, match="multiplies only the rotated elements"):
             exported(source, chosen, tmp_path / "out")
         return
@@ -150,7 +172,7 @@ def test_stock_transformers_computes_what_was_exported(kind, name, folders, tmp_
 @over_schemes
 def test_schemes_equal_dense_attention_in_that_architecture(kind, chosen, distance, folders):
     ids, table = tokens(30), RopeTable(hub_model(folders[kind]).geometry.inv_freq())
-    expected = dense_logits(folders[kind], ids, lambda _: (table, distance))
+    expected = dense(folders[kind], ids, table, distance)
     for cuts in (None, (7, 8, 20)):
         found = logits(folders[kind], chosen, ids, cuts)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
@@ -162,7 +184,7 @@ def test_a_base_per_head_equals_dense_attention(kind, folders):
     group = geometry.num_heads // geometry.num_kv_heads
     bases = [2e4 * (1 + head // group) ** 2 for head in range(4)]
     table = RopeTable(np.stack([geometry.inv_freq(base) for base in bases]))
-    expected = dense_logits(folders[kind], ids, lambda _: (table, causal))
+    expected = dense(folders[kind], ids, table, causal)
     found = logits(folders[kind], method("harpe", bases=bases), ids, (9, 10))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -183,7 +205,7 @@ def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(kind
         assert torch.equal(fp32, expected)
 
 
-METHODS_OF_TRAINING = [method("landmark", block=4, top_k=2), method("longlora"), method("yarn")]
+METHODS_OF_TRAINING = [method("longlora"), method("yarn"), method("landmark", block=4, top_k=2)]
 
 
 @pytest.mark.parametrize(
@@ -196,6 +218,14 @@ def test_a_trained_checkpoint_is_a_stock_model_that_the_plan_knows(kind, chosen,
     expected = stock_logits(checkpoint, ids)
     agree(logits(checkpoint, method("none"), ids), expected)
     assert (expected - of_kind(kind, ids)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["mistral", "phi3"])
+def test_a_window_as_long_as_the_trained_context_never_acts(kind, tmp_path):
+    folder, ids = save(kind, tmp_path / "model", sliding_window=TRAINED), tokens(TARGET)
+    agree(logits(folder, method("none"), ids), of_kind(kind, ids))
+    out = exported(folder, method("pi"), tmp_path / "out")
+    agree(logits(folder, method("pi"), ids), stock_logits(out, ids))
 
 
 def test_a_model_whose_layers_slide_is_refused_also_when_it_is_loaded():

@@ -362,7 +362,7 @@ def test_the_published_configuration_gives_the_model_its_authors_describe(tmp_pa
     geometry, shape = base.geometry, base.shape
     assert shape.local is not None
     assert shape.local == replace(shape.local, layers=tuple(range(0, 24, 2)), window=128)
-    assert base.has_sinks
+    assert base.architecture.sinks
     assert all(value in base.note for value in ("(yarn)", "12 of 24 layers", "128-token"))
     # arXiv:2508.10925, table 1: 20.91 B weights, 3.61 B of them active, with the embedding counted
     # once. Biases and norms are no matrix products.

@@ -80,6 +80,28 @@ def test_without_a_method_a_scaled_model_is_the_stock_model(model_type, kind, tm
     assert (plain - expected).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize(
+    ("model_type", "kind"),
+    [("phi3", "longrope"), ("glm", "yarn"), ("glm4", "longrope"), ("nemotron", "yarn")],
+)
+def test_an_attention_factor_of_rotated_elements_leaves_the_others_as_they_are(
+    model_type, kind, tmp_path
+):
+    sizes: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "partial_rotary_factor": 0.5}
+    sizes |= {"original_max_position_embeddings": BEFORE} if model_type == "phi3" else {}
+    rope, ids = SCALINGS[kind] | {"partial_rotary_factor": 0.5}, tokens(40)
+    folder = save_model(model_type, tmp_path / "model", rope=rope, **sizes)
+    assert hub_model(folder).geometry.attention_factor > 1.0
+    stock = in_float64(random_model(model_type, rope=rope, **sizes))
+    for cuts in (None, (5, 6, 20)):
+        agree(logits(folder, method("none"), ids, cuts), stock(ids).logits)
+    within = ids[:, :8]  # the window of the scheme holds the whole text
+    found = logits(folder, method("self_extend", window=8, group=4), within, (3, 4))
+    agree(found, stock(within).logits)
+    out = exported(folder, method("pi"), tmp_path / "out")
+    agree(logits(folder, method("pi"), ids), stock_logits(out, ids))
+
+
 @pytest.mark.parametrize("kind", ["linear", "yarn"])
 @pytest.mark.parametrize("name", ["pi", "ntk_aware", "yarn"])
 def test_extending_within_the_context_that_a_file_was_scaled_to_changes_nothing(

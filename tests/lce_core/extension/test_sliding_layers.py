@@ -1,4 +1,4 @@
-"""Gemma 3 against stock transformers with scaled full layers, and against dense attention."""
+"""Gemma 3 and OLMo 3 against stock models with scaled full layers, and dense attention."""
 
 import json
 from dataclasses import replace
@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
 from lce_core.study.cost import forward_flops, matmul_parameters
 from lce_core.study.step_cost import evaluation_cost
-from tests.support.architectures import GEMMA3, TRAINED, gemma3, hub_model
+from tests.support.architectures import GEMMA3, SLIDING, TRAINED, hub_model, sliding
 from tests.support.folder_models import (
     TARGET,
     agree,
@@ -31,9 +32,14 @@ CUTS = [None, (3, 4, 5, 6, 7, 17, 18, 19, 30)]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 
 
+@pytest.fixture(scope="module", params=SLIDING)
+def kind(request) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    return saved(gemma3(), tmp_path_factory.mktemp("gemma3"))
+def folder(kind, tmp_path_factory) -> Path:
+    return saved(sliding(kind), tmp_path_factory.mktemp(kind))
 
 
 @pytest.mark.parametrize(
@@ -45,18 +51,19 @@ def folder(tmp_path_factory) -> Path:
         ("abf_single_stage", {"rope_theta": 5e6}),
     ],
 )
-def test_a_method_changes_the_full_layers_as_stock_scaling_does(name, rope, folder):
+def test_a_method_changes_the_full_layers_as_stock_scaling_does(name, rope, kind, folder):
     ids = tokens(40)
-    expected = gemma3(rope).double()(ids).logits
+    expected = sliding(kind, rope).double()(ids).logits
     for cuts in CUTS:
         agree(logits(folder, method(name), ids, cuts), expected)
 
 
-def test_a_scaled_model_is_extended_from_its_scaling(tmp_path):
-    folder, ids = saved(gemma3({"rope_type": "linear", "factor": 2.0}), tmp_path), tokens(40)
+def test_a_scaled_model_is_extended_from_its_scaling(kind, tmp_path):
+    folder = saved(sliding(kind, {"rope_type": "linear", "factor": 2.0}), tmp_path)
+    ids = tokens(40)
     base = hub_model(folder, trained_context=TRAINED)
     for name, factor in (("none", 2.0), ("pi", 8.0)):
-        expected = gemma3({"rope_type": "linear", "factor": factor}).double()(ids).logits
+        expected = sliding(kind, {"rope_type": "linear", "factor": factor}).double()(ids).logits
         agree(logits(folder, method(name), ids, base=base), expected)
 
 
@@ -69,7 +76,7 @@ def test_a_scheme_acts_on_the_full_layers_alone(chosen, distance, folder):
     geometry, ids = hub_model(folder).geometry, tokens(30)
     full = RopeTable(geometry.inv_freq()), distance
     local = RopeTable(replace(geometry, theta=1e2).inv_freq()), within
-    expected = dense_logits(folder, ids, lambda layer: local if layer.is_sliding else full)
+    expected = dense_logits(folder, ids, lambda layer: local if layer.sliding_window else full)
     for cuts in (None, (3, 4, 17, 18)):
         found = logits(folder, chosen, ids, cuts)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
@@ -81,7 +88,8 @@ def test_stock_transformers_computes_what_was_exported(name, folder, tmp_path):
     agree(logits(folder, method(name), ids), stock_logits(out, ids))
 
 
-def test_published_configurations_are_read_in_old_and_new_form(folder, tmp_path):
+def test_published_gemmas_are_read_in_old_and_new_form(tmp_path):
+    folder = saved(sliding("gemma3_text"), tmp_path / "new")
     written = json.loads((folder / "config.json").read_text())
     older = {key: value for key, value in written.items() if key != "rope_parameters"}
     older |= {"rope_theta": 5e4, "rope_local_base_freq": 1e2, "sliding_window_pattern": 2}
@@ -92,9 +100,27 @@ def test_published_configurations_are_read_in_old_and_new_form(folder, tmp_path)
     assert shape == hub_model(folder).shape
     assert shape.local is not None
     assert (shape.local.layers, shape.local.window, shape.local.theta) == ((0, 2), WINDOW, 1e2)
+    (folder / "config.json").write_text(json.dumps(older))
+    ids, out = tokens(TARGET), exported(folder, method("pi"), tmp_path / "out")
+    agree(logits(folder, method("pi"), ids), stock_logits(out, ids))
 
 
-def test_tables_say_which_layers_are_extended_and_costs_count_windows(folder):
+def test_the_language_model_of_a_gemma_with_vision_is_extended_and_exported(tmp_path):
+    text, ids, scaled = sliding("gemma3_text"), tokens(40), {"rope_type": "linear", "factor": 4.0}
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 16, "patch_size": 8}
+    config = Gemma3Config(text_config=text.config, vision_config=vision, mm_tokens_per_image=4)
+    both = Gemma3ForConditionalGeneration(config)
+    both.model.language_model.load_state_dict(text.model.state_dict())
+    folder = saved(both, tmp_path / "model")
+    expected = sliding("gemma3_text", scaled).double()(ids).logits
+    agree(logits(folder, method("pi"), ids), expected)
+    agree(stock_logits(exported(folder, method("pi"), tmp_path / "out"), ids), expected)
+    hub_model(folder).load(folder, torch.float32).save_pretrained(tmp_path / "checkpoint")
+    agree(stock_logits(tmp_path / "checkpoint", ids), text.double()(ids).logits)
+
+
+def test_tables_say_which_layers_are_extended_and_costs_count_windows(kind, folder):
     base = hub_model(folder)
     weights = 2 * matmul_parameters(base.shape, base.geometry)
     length, pairs = 40, {True: 40 * 40 / 2, False: WINDOW * WINDOW / 2 + 35 * WINDOW}
@@ -103,7 +129,7 @@ def test_tables_say_which_layers_are_extended_and_costs_count_windows(folder):
     assert forward_flops(base.shape, base.geometry, length) == pytest.approx(expected)
     cost = evaluation_cost(base, method("none"), TARGET, 1, length)
     assert cost.flops == pytest.approx(expected)
-    linear = (one for one in gemma3().modules() if isinstance(one, torch.nn.Linear))
+    linear = (one for one in sliding(kind).modules() if isinstance(one, torch.nn.Linear))
     counted = sum(one.weight.numel() for one in linear)
     assert matmul_parameters(base.shape, base.geometry) == counted
 

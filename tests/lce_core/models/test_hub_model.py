@@ -13,7 +13,7 @@ import torch
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS, LanguageModel
 from lce_core.models.hub_model.facts import read_facts
-from lce_core.study.cost import matmul_parameters
+from lce_core.study.cost import matmul_parameters, num_parameters
 from tests.support.architectures import hub_model, random_model, save
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -62,6 +62,79 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
     assert hub_model(folder, trained_context=4096).geometry.trained_context == 4096
 
 
+def sizes(*numbers: int) -> dict[str, int]:
+    keys = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    more = ("num_key_value_heads", "vocab_size", "max_position_embeddings")
+    return dict(zip((*keys, *more), numbers, strict=True))
+
+
+PUBLISHED: dict[str, tuple[dict[str, Any], float, int]] = {
+    "SmolLM3-3B": (
+        {"model_type": "smollm3", **sizes(2048, 11008, 36, 16, 4, 128256, 65536),
+         "rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0] * 9, "sliding_window": None,
+         "use_sliding_window": False}, 3.08, 27,
+    ),
+    "Olmo-3-1025-7B": (
+        {"model_type": "olmo3", **sizes(4096, 11008, 32, 32, 32, 100278, 65536),
+         "rope_theta": 500000, "sliding_window": 4096,
+         "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
+         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                          "attention_factor": 1.2079441541679836,
+                          "original_max_position_embeddings": 8192}}, 7.30, 8,
+    ),
+    "phi-4": (
+        {"model_type": "phi3", **sizes(5120, 17920, 40, 40, 10, 100352, 16384),
+         "original_max_position_embeddings": 16384, "rope_theta": 250000, "rope_scaling": None,
+         "sliding_window": None}, 14.7, 40,
+    ),
+    "Phi-3.5-mini-instruct": (
+        {"model_type": "phi3", **sizes(3072, 8192, 32, 32, 32, 32064, 131072),
+         "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
+         "original_max_position_embeddings": 4096, "sliding_window": 262144, "rope_scaling": {
+             "type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3.82, 32,
+    ),
+    "Phi-4-mini-instruct": (
+        {"model_type": "phi3", **sizes(3072, 8192, 32, 24, 8, 200064, 131072),
+         "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
+         "original_max_position_embeddings": 4096, "sliding_window": 262144,
+         "partial_rotary_factor": 0.75, "tie_word_embeddings": True, "rope_scaling": {
+             "type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3.84, 32,
+    ),
+    "granite-3.3-8b-base": (
+        {"model_type": "granite", **sizes(4096, 12800, 40, 32, 8, 49152, 131072),
+         "rope_theta": 1e7, "tie_word_embeddings": True}, 8.17, 40,
+    ),
+    "glm-4-9b-hf": (
+        {"model_type": "glm", **sizes(4096, 13696, 40, 32, 2, 151552, 8192), "head_dim": 128,
+         "partial_rotary_factor": 0.5}, 9.40, 40,
+    ),
+    "c4ai-command-r-v01": (
+        {"model_type": "cohere", **sizes(8192, 22528, 40, 64, 64, 256000, 8192),
+         "rope_theta": 8e6, "logit_scale": 0.0625}, 35.0, 40,
+    ),
+    "gemma-3-4b-pt": (
+        {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
+         "vision_config": {"hidden_size": 1152}, "text_config": {
+             "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+             "num_hidden_layers": 34, "sliding_window": 1024,
+             "rope_scaling": {"rope_type": "linear", "factor": 8.0}}}, 3.88, 5,
+    ),
+}  # fmt: skip
+"""Keys of published files, the model's parameters in billions, and the layers that are extended."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_families_have_the_sizes_that_their_authors_state(name, tmp_path):
+    config, billions, extended = PUBLISHED[name]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    base = hub_model(tmp_path, trained_context=131072)
+    assert num_parameters(base) == pytest.approx(billions * 1e9, rel=0.005)
+    local = base.local.layers if base.local else ()
+    assert base.shape.num_layers - len({*local, *base.geometry.unrotated}) == extended
+    words = f"methods extend {extended} of {base.shape.num_layers} layers"
+    assert (words in (base.note or "")) == (extended < base.shape.num_layers)
+
+
 def test_a_model_folder_may_have_any_name(tmp_path):
     """A decoded or shortened name, or a pattern, would find the neighbour, which has no model."""
     folder = tmp_path / "%41 [1]?*#'\u00e9;\n"
@@ -77,16 +150,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: a model type that was compared"),
     ({"model_type": "falcon"}, "through AttentionInterface; this model"),
     ({"model_type": "ministral3"}, "also multiplies them by a factor"),
-    ({"model_type": "nemotron"}, "this model's rotation splits them"),
-    ({"model_type": "phi3"}, "separate projections"),
+    ({"model_type": "cohere2"}, "rotates only in layers with a sliding window"),
+    ({"model_type": "chatglm"}, "such as glm, to which GLM-4 was converted"),
     ({"model_type": "internlm3"}, "compared with transformers"),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
-    ({"model_type": "gemma2", "sliding_window": 4096}, "sliding window, and scores have a soft"),
+    ({"model_type": "gemma2", "sliding_window": 4096}, "without a soft cap"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
      "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),
     ({"model_type": "mistral", "sliding_window": ..., "use_sliding_window": ...},
-     "sliding_window: got nothing; .*: full attention"),
-    ({"model_type": "llama", "use_sliding_window": ...}, "sliding_window: got 32768"),
+     "sliding_window: got 4096; .*: full attention"),
+    ({"model_type": "phi3", "sliding_window": 2047, "use_sliding_window": ...},
+     "sliding_window: got 2047; .*, or a window at least as long as the context"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ({"model_type": "gemma", "head_dim": 64, "use_bidirectional_attention": True},
      "applied: causal attention"),
@@ -165,6 +239,13 @@ def test_a_key_that_is_missing_or_no_positive_number_is_named(key, given, tmp_pa
     got = "nothing" if given in (..., None) else repr(given)
     with pytest.raises(DataError, match=rf"config\.json: {key}: got {got}; expected a positive"):
         read_facts(written(tmp_path, **{key: given}))
+
+
+@pytest.mark.parametrize("given", [[1, 0, 1], [0] * 24, 7])
+def test_layers_without_rotation_are_listed_for_all_layers_and_not_all_of_them(given, tmp_path):
+    folder = written(tmp_path, model_type="smollm3", no_rope_layers=given)
+    with pytest.raises(DataError, match=r"no_rope_layers: got .*; expected a 0 or 1 for each"):
+        read_facts(folder)
 
 
 def test_a_share_of_rotated_elements_is_a_positive_number(tmp_path):

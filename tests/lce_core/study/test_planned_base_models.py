@@ -16,7 +16,7 @@ from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.step_kinds import spec_of, step_cost
 from lce_core.study.study_file import parse_study
 from tests.lce_core.study.smoke_plans import written
-from tests.support.architectures import TRAINED, gemma3, save
+from tests.support.architectures import TRAINED, save, sliding
 from tests.support.repository import ROOT
 
 STUDY: dict[str, Any] = {
@@ -127,10 +127,10 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     assert set(labelled.steps) == set(plan.steps)
 
 
-def test_methods_that_cannot_leave_sliding_layers_alone_are_refused_in_the_plan(
+def test_methods_that_cannot_leave_other_layers_alone_or_change_none_are_refused_in_the_plan(
     text, folders, tmp_path
 ):
-    gemma3().save_pretrained(tmp_path)
+    sliding("gemma3_text").save_pretrained(tmp_path)
     byte_tokenizer(ToyLlama.keys).save_pretrained(tmp_path)
     entry = {"base_models": [{"name": "hub_model", "label": "first"}]}
     plan = planned(text, {"first": tmp_path}, **entry)
@@ -139,6 +139,9 @@ def test_methods_that_cannot_leave_sliding_layers_alone_are_refused_in_the_plan(
     assert "base_notes" not in planned(text, folders).to_json()
     with pytest.raises(SpecError, match="clex: got a method whose frequencies are trained, on a"):
         planned(text, {"first": tmp_path}, methods=[{"name": "clex", "tuned": True}], **entry)
+    unrotated, layers = save("smollm3", tmp_path / "smollm3"), {"name": "pi", "layers": [1]}
+    with pytest.raises(SpecError, match="no layer that differs among the model's 2"):
+        planned(text, {"first": unrotated}, methods=[layers], **entry)
 
 
 @pytest.mark.parametrize(
