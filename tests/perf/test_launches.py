@@ -26,7 +26,7 @@ def _scripts() -> Iterator[None]:
 def _current(script: str, name: str) -> str:
     """The table of docs/gpus.md, which has to be what the script computes."""
     found: str = importlib.import_module(script).TABLES[name]()
-    written = importlib.import_module("page_tables").written(name)
+    written = importlib.import_module("measuring").on_page(name)
     assert written == found, f"run `python perf/{script}.py --write`"
     return found
 
