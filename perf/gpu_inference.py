@@ -109,7 +109,10 @@ class Bench:
         found, graphs = answer(extended, ids, LONG_ANSWER), decoded(extended, ids)
         assert np.array_equal(found, expected), f"with graphs {found}, without {expected}"
         assert extended.replayed_tokens, "no token was replayed"
-        return {"plain": milliseconds(plain), "graphs": milliseconds(graphs)}
+        return {
+            "milliseconds_per_token": milliseconds(plain),
+            "milliseconds_with_graphs": milliseconds(graphs),
+        }
 
 
 def recorder_of(device: torch.device) -> Recorder:

@@ -2,65 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from measuring import Row, markdown
 
-TABLES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "token-graphs": (
-        "Tokens from CUDA graphs",
-        {
-            "method": "method",
-            "length": "tokens before",
-            "plain": "ms/token",
-            "graphs": "with CUDA graphs",
-        },
-    ),
-    "training": (
-        "Training",
-        {
-            "model": "model",
-            "layers": "layers",
-            "states": "states",
-            "method": "method",
-            "length": "tokens",
-            "rows": "rows a step",
-            "kept": "kept",
-            "compiled": "compiled",
-            "tokens_per_second": "tokens/s",
-            "mfu": "MFU",
-            "peak_memory_gib": "peak GiB",
-            "kernel": "kernel",
-        },
-    ),
-    "kernel": (
-        "Attention of one layer, forward and backward",
-        {"kernel": "kernel", "length": "tokens", "milliseconds": "ms", "teraflops": "TFLOP/s"},
-    ),
-    "update": (
-        "Updates of bf16 states",
-        {
-            "part": "part",
-            "parameters": "parameters",
-            "milliseconds": "ms",
-            "milliseconds_of_whole_model": "ms for all layers",
-        },
-    ),
-    "speed": (
-        "Inference",
-        {
-            "method": "method",
-            "length": "tokens",
-            "prefill_tokens_per_second": "prefill tokens/s",
-            "prefill_mfu": "MFU",
-            "prefill_memory_gib": "prefill GiB",
-            "decode_milliseconds_per_token": "decode ms/token",
-            "decode_memory_gib": "decode GiB",
-            "kernel": "kernel",
-        },
-    ),
+TABLES = {
+    "token-graphs": "Tokens from CUDA graphs",
+    "training": "Training",
+    "kernel": "Attention of one layer, forward and backward",
+    "update": "Updates of bf16 states",
+    "speed": "Inference",
 }
-"""Title of the table for each kind of row, and its columns by key, in the order of the page."""
+"""Title of the table for each kind of row, in the order of the page."""
+_UNSHOWN = ("what", "steps", "loss", "out_of_memory", "skipped", "failed")
+"""Keys of rows that are no columns."""
 
 
 def as_markdown(found: Row) -> str:
@@ -71,9 +26,9 @@ def as_markdown(found: Row) -> str:
     if found["dry_run"]:
         lines += ["**A dry run with a tiny model: these figures are not those of a GPU.**", ""]
     lines += [_where(found), "", markdown(map(_ended, sections))]
-    for what, (title, columns) in TABLES.items():
+    for what, title in TABLES.items():
         if chosen := [row for row in rows if row["what"] == what]:
-            lines += ["", f"## {title}", "", *_table(columns, chosen)]
+            lines += ["", f"## {title}", "", *_table(chosen)]
     for section in sections:
         if section["said"]:
             lines += ["", f"## {section['name']}: {section['how']}", "", "```text"]
@@ -108,14 +63,19 @@ def _where(found: Row) -> str:
     )
 
 
-def _table(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of the rows with figures, then a list of the others with their reasons."""
-    shown = [row for row in rows if "skipped" not in row and "failed" not in row]
+    columns = [{key: row[key] for key in row if key not in _UNSHOWN} for row in rows]
+    shown = [
+        {key.replace("_", " "): value for key, value in cells.items()}
+        for row, cells in zip(rows, columns, strict=True)
+        if "skipped" not in row and "failed" not in row
+    ]
     if shown:
-        yield markdown({title: row.get(key) for key, title in columns.items()} for row in shown)
+        yield markdown(shown)
         yield ""
-    for row in rows:
-        name = ", ".join(str(row[key]) for key in columns if key in row)
+    for row, cells in zip(rows, columns, strict=True):
+        name = ", ".join(map(str, cells.values()))
         for how in ("skipped", "failed"):
             if how in row:
                 yield f"- {how}: {name}: {row[how]}"

@@ -106,7 +106,7 @@ def counting(*, training: bool = False) -> Iterator[Count]:
         for module in (torch.nn.functional, causal):
             stack.enter_context(mock.patch.object(module, "scaled_dot_product_attention", _flash))
         stack.enter_context(torch.inference_mode(mode=not training))
-        stack.enter_context(Operations(count.add))
+        stack.enter_context(Operations(count.add, parts=True))
         stack.enter_context(_Calls(count))
         yield count
 

@@ -14,15 +14,22 @@ _FREE = ("detach", "alias", "_unsafe_view", "empty", "empty_like", "new_empty", 
 
 
 class Operations(TorchDispatchMode):
-    """Call `seen` with the name and all tensors of each operation except views and allocations."""
+    """Call `seen` with the name and all tensors of each operation except views and allocations.
 
-    def __init__(self, seen: Callable[[str, list[torch.Tensor]], None]) -> None:
+    Args:
+      seen: receives each operation.
+      parts: True to watch the parts of operations that torch hands over whole, such as `to` and
+        `matmul` in inference mode. Fake tensors do not allow it.
+    """
+
+    def __init__(
+        self, seen: Callable[[str, list[torch.Tensor]], None], *, parts: bool = False
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._seen = seen
+        self._seen, self._parts = seen, parts
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Inference mode hands over operations such as `to` and `matmul` whole; watch their parts.
-        if torch.is_inference_mode_enabled():
+        if self._parts:
             with self:
                 found = func.decompose(*args, **(kwargs or {}))
             if found is not NotImplemented:

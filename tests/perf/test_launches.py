@@ -1,12 +1,8 @@
 """The tables of docs/gpus.md are those of the present code; launches and waits keep limits."""
 
 import importlib
-import sys
-from collections.abc import Iterator
 
 import pytest
-
-from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.slow
 LIMIT = 200
@@ -14,13 +10,6 @@ LIMIT = 200
 OVER_THE_LIMIT = {"landmark": 1200}
 """Methods that start more operations, with limits of their own: landmark's segments of queries are
 bounded by memory."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    sys.path.insert(0, str(ROOT / "perf"))
-    yield
-    sys.path.remove(str(ROOT / "perf"))
 
 
 def _current(script: str, name: str) -> str:

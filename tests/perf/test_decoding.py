@@ -4,24 +4,19 @@ Counts are exact; times are not looked at.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.repository import ROOT
-
 SIZES = ["--model", "toy_llama", "--layers", "2", "--window", "32", "--threads", "1"]
 
 
-@pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "perf"))
-        import decoding
+@pytest.fixture
+def script() -> Any:
+    import decoding
 
-        yield decoding
+    return decoding
 
 
 def run(script: Any, tmp_path: Path, *options: str) -> list[dict[str, Any]]:
