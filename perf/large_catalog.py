@@ -122,7 +122,8 @@ def made_up(answers: int) -> dict[str, pa.Table]:
         )  # fmt: skip
     study = {
         "study": "made-up", "hypothesis": "h", "base_model": "base",
-        "target_context": TARGET, "trained_context": TRAINED,
+        "target_context": TARGET, "trained_context": TRAINED, "match": "tokens",
+        "arguments": "made-up",
     }  # fmt: skip
     return {
         "study": pa.Table.from_pylist([study]),
