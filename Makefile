@@ -89,8 +89,8 @@ docs: $(VENV)/installed
 	@echo 'To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
 
 # Without perf/gpu.py and its parts, which need a GPU, and modules of other scripts.
-PERF := study attention evaluation decoding prompts planning orchestration scale large_catalog \
-  long_cell first_view data training_step launches updates predictions inference null_copies
+PERF := study attention evaluation decoding prompts planning hosts scale large_catalog first_view \
+  data training_step launches updates predictions inference null_copies
 perf: $(VENV)/installed
 	@set -e; for name in $(PERF); do echo "perf/$$name.py"; $(BIN)/python perf/$$name.py; done
 

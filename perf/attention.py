@@ -16,29 +16,21 @@ its memory includes gradients. The tests check its gradients.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from attention_definitions import Row, States, defined_by, deviation
-from figures import command_line, publish, without_out
-from measuring import alternate, peak_memory, ratio, timed
+from measuring import Row, at_most, compare, measure, peak_memory, timed
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama
 
-from lce_core.attention import (
-    causal,
-    retrieval,
-    shifted_sparse,
-    windowed,
-)
+from lce_core.attention import LayerAttention, causal, retrieval, shifted_sparse, windowed
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.rotary import RequestRotary
@@ -51,18 +43,20 @@ from lce_core.attention.schemes import (
     Rectified,
     ShiftedSparse,
 )
+from lce_core.contracts.dense import Dense, _scores, attend
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from lce_core.store.records import environment
 
 THETA = 1e4
 TRAINED = 4096
-ID_DIGITS, SHORT_WINDOW = 256, 64
+SHORT, SHORT_WINDOW = 256, 64
 CHECKED_ROWS = 12
 BARE = ("full causal", "full causal, trained")
 """References without rotation; they are not checked and not printed."""
 TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Query, key and value before rotation, (1, heads, tokens, head_dim) each."""
 Run = Callable[[States], torch.Tensor]
 
 
@@ -72,74 +66,36 @@ class Contestant:
 
     name: str
     run: Run
-    row: Row
+    table: RopeTable
+    scheme: Any
     reference: str
     limit: float | None
-    """Goal for the ratio of its time to the reference's time; None without a goal."""
+    """Maximum of its time divided by the reference's time; None without a goal."""
 
 
-def main() -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", default="float32", choices=sorted(TOLERANCE))
-    parser.add_argument("--length", type=int, default=16384)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--head-dim", type=int, default=64)
-    parser.add_argument("--window", type=int, default=1024)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows of the table to measure")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+@torch.no_grad()  # not inference_mode: the backward passes below need normal tensors
+def rows(options: Namespace) -> Iterator[Row]:
     keep_precision("llama")  # otherwise Llama's rotation converts bf16 states to float32
-    with torch.no_grad():  # not inference_mode: the backward passes below need normal tensors
-        found = measure(options)
-    print_table(found)
-    publish(found, options.out, found["environment"]["accelerators"])
-
-
-def measure(options: argparse.Namespace) -> dict[str, Any]:
     errors = check(options)
-    inputs = states(options, options.length)
+    inputs, double = (states(options, n * options.length) for n in (1, 2))
     field = contestants(options, options.length, options.window)
-    double = states(options, 2 * options.length)
-    rows: list[dict[str, Any]] = []
-    for contestant in field.values():
-        chosen = options.only is None or contestant.name in options.only
-        if contestant.name == contestant.reference or not chosen:
+    for one in field.values():
+        if one.name == one.reference or one.name not in (options.only or field):
             continue
-        reference = partial(field[contestant.reference].run, inputs)
-        wall, cpu = ratio(alternate(partial(contestant.run, inputs), reference, options.repeats))
-        rows.append(
-            {
-                "name": contestant.name,
-                "reference": contestant.reference,
-                "wall": wall,
-                "cpu": cpu,
-                "limit": contestant.limit,
-                "error": errors[contestant.name],
-                "growth": None,
-                "memory": None,
-            }
-        )
-        if contestant.reference == "full causal":
-            rows[-1]["growth"] = growth(options, contestant, inputs, double)
-        if contestant.reference in BARE:
-            rows[-1]["memory"] = [
-                peak_memory(partial(contestant.run, text), options.device)
-                for text in (inputs, double)
-            ]
-        print(rows[-1], file=sys.stderr, flush=True)
-    bytes_of_inputs = sum(part.nbytes for part in inputs)
-    return {
-        "options": without_out(options),
-        "rows": rows,
-        "inputs": bytes_of_inputs / 2**20,
-        "environment": environment(),
-    }
+        reference = partial(field[one.reference].run, inputs)
+        found = compare(partial(one.run, inputs), reference, options.repeats)
+        row = {"attention": one.name, "against": one.reference, "time": found.wall}
+        row |= {"CPU time": found.cpu, "limit": at_most(found.wall, one.limit)}
+        row |= {"error": errors[one.name], "growth": None, "MiB": None, "MiB of twice": None}
+        if one.reference == "full causal":
+            row["growth"] = growth(options, one, inputs, double)
+        if one.reference in BARE:
+            for title, text in (("MiB", inputs), ("MiB of twice", double)):
+                row[title] = peak_memory(partial(one.run, text), options.device)
+        yield row
 
 
-def contestants(options: argparse.Namespace, length: int, window: int) -> dict[str, Contestant]:
+def contestants(options: Namespace, length: int, window: int) -> dict[str, Contestant]:
     """Return all candidates by name, for texts of `length` tokens and windows of `window`."""
     geometry = RopeGeometry(
         options.head_dim, options.head_dim, options.heads, options.heads, THETA, TRAINED
@@ -150,7 +106,7 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
     thetas = THETA * 2.0 ** np.arange(options.heads)
     per_head = RopeTable(np.stack([geometry.inv_freq(theta) for theta in thetas]))
     group = max(1, window // 16)
-    full = FullCausal()
+    full, scaling = FullCausal(), geometry.head_dim**-0.5
     found: list[Contestant] = []
 
     def add(
@@ -161,18 +117,14 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
         reference: str = "full causal",
         limit: float | None = None,
     ) -> None:
-        scaling = geometry.head_dim**-0.5 * table.attention_factor**2
-        row = partial(defined_by(scheme), scheme, table.inv_freq, scaling)
-        found.append(Contestant(name, run, row, reference, limit))
+        found.append(Contestant(name, run, table, scheme, reference, limit))
 
     def of_scheme(kernel: Callable[..., torch.Tensor], scheme: Any, table: RopeTable = base) -> Run:
-        return lambda parts: kernel(
-            scheme, AttentionInputs(*parts, table, 0, geometry.head_dim**-0.5)
-        )
+        return lambda parts: kernel(scheme, AttentionInputs(*parts, table, 0, scaling))
 
-    plain = through_rotary(stock_rotary(options), geometry.head_dim**-0.5)
+    plain = through_rotary(stock_rotary(options), scaling)
     add("plain RoPE", plain, reference="plain RoPE")
-    full_attention = bare(geometry.head_dim**-0.5)
+    full_attention = bare(scaling)
     add("full causal", full_attention, reference="full causal")
     add("full causal, trained", trained(full_attention), reference="full causal, trained")
     sinks, first = CacheSinks(window, 4), LambdaShaped(window, 10)
@@ -193,7 +145,7 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
     # Sizes as after training on 512 tokens; for the short text, as after training on 32.
     landmarks = BlockRetrieval(64, 5, 128) if window > SHORT_WINDOW else BlockRetrieval(4, 3, 16)
     add("landmark", of_scheme(retrieval.attend, landmarks), scheme=landmarks)
-    scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
+    scaled = scaling * yarn.attention_factor**2
     for name, stock in [("yarn", False), ("yarn, stock rotation", True)]:
         rotary = RequestRotary(geometry.rotary_dim, identity=False)
         rotary.stock_precision = stock
@@ -223,7 +175,7 @@ def trained(run: Run) -> Run:
     return both
 
 
-def stock_rotary(options: argparse.Namespace) -> torch.nn.Module:
+def stock_rotary(options: Namespace) -> torch.nn.Module:
     config = LlamaConfig(
         hidden_size=options.heads * options.head_dim,
         num_attention_heads=options.heads,
@@ -245,7 +197,7 @@ def through_rotary(rotary: torch.nn.Module, scaling: float) -> Run:
     return run
 
 
-def states(options: argparse.Namespace, length: int) -> States:
+def states(options: Namespace, length: int) -> States:
     """Return random query, key, value (1, heads, length, head_dim), with the strides of models."""
     generator = torch.Generator().manual_seed(1)
     shape = (1, length, options.heads, options.head_dim)
@@ -257,27 +209,76 @@ def states(options: argparse.Namespace, length: int) -> States:
     return draw(), draw(), draw()
 
 
-def check(options: argparse.Namespace) -> dict[str, float]:
+def check(options: Namespace) -> dict[str, float]:
     """Return each candidate's largest error; raise AssertionError if it exceeds the tolerance."""
     rng = np.random.default_rng(0)
     errors: dict[str, float] = {}
-    for length, window in [(ID_DIGITS, SHORT_WINDOW), (options.length, options.window)]:
+    for length, window in [(SHORT, SHORT_WINDOW), (options.length, options.window)]:
         inputs = states(options, length)
         drawn = rng.choice(length, size=min(CHECKED_ROWS, length), replace=False)
-        rows = range(length) if length == ID_DIGITS else sorted({*map(int, drawn), length - 1})
-        for name, contestant in contestants(options, length, window).items():
-            error = 0.0
-            if name not in BARE and (options.only is None or name in options.only):
-                output = contestant.run(inputs)
-                error = max(deviation(contestant.row, inputs, output, row) for row in rows)
-            errors[name] = max(error, errors.get(name, 0.0))
-            assert errors[name] <= TOLERANCE[options.dtype], (name, length, error)
+        queries = range(length) if length == SHORT else sorted({*map(int, drawn), length - 1})
+        for name, one in contestants(options, length, window).items():
+            if name not in BARE and name in (options.only or [name]):
+                output = one.run(inputs)[0].cpu().double()
+                apart = [
+                    (output[:, row] - defined(one, inputs, row)).abs().max() for row in queries
+                ]
+                errors[name] = max(*map(float, apart), errors.get(name, 0.0))
+                assert errors[name] <= TOLERANCE[options.dtype], (name, length, errors[name])
     return errors
 
 
-def growth(
-    options: argparse.Namespace, contestant: Contestant, inputs: States, double: States
-) -> float:
+def defined(one: Contestant, inputs: States, row: int) -> torch.Tensor:
+    """Return a query's output (heads, head_dim) in float64, by the definition of the scheme."""
+    query, key, value = (part.cpu()[:, :, : row + 1].double() for part in inputs)
+    if isinstance(one.scheme, BlockRetrieval):
+        return block_retrieval(one.scheme, one.table, (query, key, value))
+    dense = Dense((LayerAttention(one.table, one.scheme),))
+    return attend(dense, AttentionInputs(query[:, :, row:], key, value, one.table, row, 0.0))[
+        0, :, 0
+    ]
+
+
+def block_retrieval(scheme: BlockRetrieval, table: RopeTable, inputs: States) -> torch.Tensor:
+    """Return grouped-softmax attention of the last query, over its chunk and retrieved blocks."""
+    query, key, value = (part[0] for part in inputs)
+    row = query.shape[1] - 1
+    block, start = scheme.block, row // scheme.chunk * scheme.chunk
+    blocks, own = start // block, row // block * block
+    top_k = min(scheme.top_k, blocks)
+    scaling = query.shape[-1] ** -0.5 * table.attention_factor**2
+
+    def scores(keys: Sequence[int], slots: Sequence[int]) -> torch.Tensor:
+        """Return scores of keys whose blocks are placed `slot` blocks before the query's chunk."""
+        steps = [row - start + s * block - k % block for k, s in zip(keys, slots, strict=True)]
+        distances = torch.tensor(steps, dtype=torch.float64)[None, :, None]
+        angles = distances * torch.from_numpy(table.inv_freq)
+        return _scores(query[:, row:], key[:, list(keys)], angles)[:, 0] * scaling
+
+    back = [min(blocks - b, top_k + 1) for b in range(blocks)]
+    gates = scores([b * block + block - 1 for b in range(blocks)], back) if blocks else None
+    outputs = []
+    for head in range(len(value)):
+        picks = [] if gates is None else sorted(gates[head].topk(top_k).indices.tolist())
+        slots = [top_k + 1 - j - (b >= blocks - top_k) for j, b in enumerate(picks)]
+        groups = [
+            *zip(picks, slots, strict=True),
+            *((b, blocks - b) for b in range(start // block, own // block)),
+        ]
+        tokens = list(range(own, min(row, own + block - 2) + 1))
+        outer = [scores(tokens, [blocks - own // block] * len(tokens))[head]]
+        read = [value[head, tokens]]
+        for b, slot in groups:
+            inside = scores(range(b * block, b * block + block), [slot] * block)[head]
+            outer.append(inside[-1:])
+            read.append(
+                inside[:-1].softmax(-1)[None] @ value[head, b * block : (b + 1) * block - 1]
+            )
+        outputs.append(torch.cat(outer).softmax(-1) @ torch.cat(read))
+    return torch.stack(outputs)
+
+
+def growth(options: Namespace, contestant: Contestant, inputs: States, double: States) -> float:
     """Return the median of time at twice the length / time at the length."""
     clock = 0 if inputs[0].is_cuda else 1
     once, twice = (partial(contestant.run, text) for text in (inputs, double))
@@ -285,23 +286,6 @@ def growth(
     return statistics.median(timed(twice)[clock] / timed(once)[clock] for _ in repeats)
 
 
-def print_table(found: dict[str, Any]) -> None:
-    length = found["options"]["length"]
-    print(
-        "| attention | against | time | CPU time | limit | error | growth"
-        f" | MiB at {length} | x 2 |"
-    )
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
-    for row in found["rows"]:
-        limit = "-" if row["limit"] is None else f"{row['limit']:.2f}"
-        grown = "-" if row["growth"] is None else f"{row['growth']:.2f}"
-        once, twice = [f"{size:.0f}" for size in row["memory"]] if row["memory"] else "--"
-        print(
-            f"| {row['name']} | {row['reference']} | {row['wall']:.3f} | {row['cpu']:.3f}"
-            f" | {limit} | {row['error']:.0e} | {grown} | {once} | {twice} |"
-        )
-    print(f"\n{found['options']}, inputs {found['inputs']:.0f} MiB")
-
-
 if __name__ == "__main__":
-    main()
+    sizes = {"length": 16384, "heads": 8, "head_dim": 64, "window": 1024}
+    measure(__doc__, rows, device="auto", dtype="float32", **sizes, threads=2, repeats=7, only=())

@@ -2,25 +2,23 @@
 
 The text is Python's standard library, as JSON lines in the format of SlimPajama. The script trains
 a byte-level BPE with 32,000 ids on it, writes token shards, packs rows of 32,768 tokens, and reads
-the rows as the trainer does. Before it prints, it checks that the rows are equal byte by byte for
-one and for five workers, and that they contain the right documents. CPU seconds are summed over
-threads, and depend little on other load.
+the rows as the trainer does. Before it prints, it checks that the rows are equal byte by
+byte for one and for five workers, and that they contain the right documents. CPU seconds are summed
+over threads, and depend little on other load.
 
-    python perf/data.py [--tokens 100000000] [--out docs/performance/data.json]
+    python perf/data.py [--tokens 100000000] [--out FILE.json]
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
-import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
-from figures import command_line, publish
+from measuring import Row, at_least, measure, timed
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -30,62 +28,35 @@ from lce_core.data.shards import write_shards
 from lce_core.data.token_shards import TokenShards
 from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
-from lce_core.store.records import environment
 from lce_core.training.schedule import rows_of_step
 
-T = TypeVar("T")
 BASE = MODELS.parse({"name": "llama2_7b"}, "perf")
 ROW_LENGTH = 32_768
 ROWS_PER_STEP = 32
 PUBLISHED = 7_000.0
 """Tokens per core and second from text to packed rows: 5 billion per hour on about 200 processes
 (Fu et al., arXiv:2402.10171, README of FranxYao/Long-Context-Data-Engineering)."""
-GOALS = {"sampling and packing": 20 * PUBLISHED, "reading rows": 1e6}
-"""Minimum tokens per CPU second."""
 
 
-def main() -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--tokens", type=int, default=100_000_000, help="total tokens of the rows")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
-        found = measure(Path(folder), options.tokens)
-    print("| what | tokens | CPU s | tokens / CPU s | times the published 7,000 | goal |")
-    print("|---|--:|--:|--:|--:|--:|")
-    for what, row in found["figures"].items():
-        speed = row["tokens"] / row["cpu"]
-        goal = f"{GOALS[what]:,.0f}" if what in GOALS else "-"
-        print(
-            f"| {what} | {row['tokens']:,} | {row['cpu']:.2f} | {speed:,.0f} |"
-            f" {speed / PUBLISHED:,.0f} | {goal} |"
-        )
-    publish(found, options.out)
+def rows(options: Namespace) -> Iterator[Row]:
+    folder, number = options.folder, options.tokens // ROW_LENGTH
+    tokenizer = trained(write_text(folder / "text"))
 
-
-def measure(folder: Path, num_tokens: int) -> dict[str, Any]:
-    texts, figures = write_text(folder / "text"), {}
-    tokenizer = trained(texts)
-
-    def timed(what: str, tokens: Callable[[T], int], action: Callable[[], T]) -> T:
-        before = time.process_time()
-        answer = action()
-        cpu = time.process_time() - before
-        figures[what] = {"tokens": tokens(answer), "cpu": cpu}
-        return answer
+    def row(what: str, goal: float | None, action: Callable[[], int]) -> Row:
+        _, cpu, tokens = timed(action)
+        figures = {"what": what, "tokens": tokens, "CPU s": cpu, "tokens / CPU s": tokens / cpu}
+        times = tokens / cpu / PUBLISHED
+        return {**figures, "times the published": times, "limit": at_least(tokens / cpu, goal)}
 
     tokenise(folder, "warm", tokenizer, 1, 1)  # exclude imports of seconds
-    timed("tokenising", lambda m: int(m["tokens"]), lambda: tokenise(folder, "one", tokenizer, 1))
+    first = row("tokenising", None, lambda: tokenise(folder, "one", tokenizer, 1))
     tokenise(folder, "five", tokenizer, 5)
-    rows = num_tokens // ROW_LENGTH
-    timed(
-        "sampling and packing",
-        lambda m: int(m["tokens"]),
-        lambda: pack(folder, "one", tokenizer, rows),
-    )
-    pack(folder, "five", tokenizer, rows)
+    goal = 20 * PUBLISHED
+    second = row("sampling and packing", goal, lambda: pack(folder, "one", tokenizer, number))
+    pack(folder, "five", tokenizer, number)
     compare(folder)
-    timed("reading rows", int, lambda: read(folder / "rows-one"))
-    return {"figures": figures, "environment": environment()}
+    yield from (first, second)
+    yield row("reading rows", 1e6, lambda: read(folder / "rows-one"))
 
 
 def write_text(folder: Path) -> list[str]:
@@ -135,9 +106,10 @@ def tokenise(
     tokenizer: PreTrainedTokenizerFast,
     workers: int,
     num_documents: int | None = None,
-) -> dict[str, Any]:
+) -> int:
+    """Return the number of tokens."""
     (folder / name).mkdir()
-    return write_shards(
+    manifest = write_shards(
         corpus(num_documents),
         tokenizer,
         folders={"text": folder / "text"},
@@ -146,14 +118,14 @@ def tokenise(
         workers=workers,
         report=lambda event: None,
     )
+    return int(manifest["tokens"])
 
 
-def pack(
-    folder: Path, shards: str, tokenizer: PreTrainedTokenizerFast, num_rows: int
-) -> dict[str, Any]:
+def pack(folder: Path, shards: str, tokenizer: PreTrainedTokenizerFast, num_rows: int) -> int:
+    """Return the number of tokens."""
     out = folder / f"rows-{shards}"
     out.mkdir()
-    return pack_rows(
+    manifest = pack_rows(
         corpus(),
         BASE,
         tokenizer,
@@ -166,6 +138,7 @@ def pack(
         report=lambda event: None,
         shards=folder / shards,
     )
+    return int(manifest["tokens"])
 
 
 def compare(folder: Path) -> None:
@@ -194,4 +167,4 @@ def read(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, tokens=100_000_000)

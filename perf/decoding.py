@@ -15,17 +15,15 @@ the size of the layer's keys and values in the cache.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
-from figures import command_line, publish, without_out
-from measuring import alternate, ratio
-from torch.utils._python_dispatch import TorchDispatchMode
+from measuring import Row, at_least, at_most, compare, measure
+from operations import Operations
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from lce_core.evaluation.decoding import _answers, _prefill, _Settings
@@ -33,110 +31,79 @@ from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.store.records import environment
 
 Answers = list[list[int]]
+States = list[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values (batch, kv_heads, length, head_dim) of each layer."""
+TIMED: dict[str, float | None] = {
+    "none": None,
+    "yarn": None,
+    "harpe": 1.3,
+    "self_extend": 1.3,
+    "rerope": None,
+    "lm_infinite": 0.8,
+    "streaming_llm": 0.8,
+}
+"""Methods, and the maximum of their time divided by the time without a method."""
+PARAMETERS: dict[str, dict[str, Any]] = {"harpe": {"bases": "uniform_ascending"}}
+WINDOWED = ("lm_infinite", "streaming_llm")
+OPTIONS: dict[str, Any] = {
+    "device": "auto",
+    "dtype": "float32",
+    "model": "smollm2_135m",
+    "layers": 0,
+    "window": 1024,
+    "stock_length": 2048,
+    "stock_batch": 8,
+    "length": 8192,
+    "batch": 4,
+    "new_tokens": 8,
+    "threads": 2,
+    "repeats": 5,
+    "only": (),
+    "no_times": False,
+}
+"""`layers` is 0 for all, `window` that of methods with windows, `only` names methods to measure."""
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A method to measure."""
-
-    label: str
-    parameters: dict[str, Any]
-    limit: float | None = None
-    """Goal for its time at 8,192 tokens, divided by the time without a method."""
-
-
-METHODS_TIMED = (
-    Contestant("none", {"name": "none"}),
-    Contestant("yarn", {"name": "yarn"}),
-    Contestant("harpe", {"name": "harpe", "bases": "uniform_ascending"}, 1.3),
-    Contestant("self_extend", {"name": "self_extend"}, 1.3),
-    Contestant("rerope", {"name": "rerope"}),
-    Contestant("lm_infinite", {"name": "lm_infinite", "window": 1024}, 0.8),
-    Contestant("streaming_llm", {"name": "streaming_llm", "window": 1024}, 0.8),
-)
-FASTER_THAN_GENERATE = 1.5
-"""Goal for the time of generate() divided by ours, without a method."""
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
-    parser.add_argument("--model", default="smollm2_135m")
-    parser.add_argument("--layers", type=int, help="layers of the model; default: all")
-    parser.add_argument("--window", type=int, default=1024, help="window of window methods")
-    parser.add_argument("--stock-length", type=int, default=2048)
-    parser.add_argument("--stock-batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--new-tokens", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="+", metavar="METHOD", help="measure only these and none")
-    parser.add_argument("--no-times", action="store_true", help="only count kernels and bytes")
-    options = parser.parse_args(arguments)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(options.threads)
-    try:
-        with torch.no_grad():
-            found = measure(options)
-    finally:
-        torch.set_num_threads(threads)
-    print_tables(found)
-    publish(found, options.out, found["environment"]["accelerators"])
-
-
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    counts = [counted(options, one) for one in chosen(options)]
-    times = [] if options.no_times else [*against_generate(options), *against_stock(options)]
-    return {
-        "options": without_out(options),
-        "counts": counts,
-        "times": times,
-        "environment": environment(),
-    }
-
-
-def chosen(options: argparse.Namespace) -> list[Contestant]:
-    """Return "none" and the methods of --only (all methods without --only)."""
-    return [
-        one
-        for one in METHODS_TIMED
-        if options.only is None or one.label == "none" or one.label in options.only
-    ]
+@torch.no_grad()
+def rows(options: Namespace) -> Iterator[Row]:
+    methods = [one for one in TIMED if one == "none" or one in (options.only or TIMED)]
+    for method in methods:
+        yield {"method": method, **counts(options, method)}
+    if not options.no_times:
+        yield against_generate(options)
+        yield from against_stock(options, methods[1:])
 
 
 # Models and caches
 
 
-def stock_model(options: argparse.Namespace) -> Any:
+def stock_model(options: Namespace, layers: int) -> Any:
     """Return the base model with random weights, without any method."""
     base: Any = MODELS.parse({"name": options.model}, "perf")
     config = base.config()
-    config.num_hidden_layers = options.layers or config.num_hidden_layers
+    config.num_hidden_layers = layers or config.num_hidden_layers
     config.eos_token_id = None  # all answers have the same number of tokens
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     return model.to(options.device, getattr(torch, options.dtype)).eval()
 
 
-def extended(options: argparse.Namespace, one: Contestant, stock: Any, length: int) -> Any:
+def extended(options: Namespace, method: str, length: int, layers: int | None = None) -> Any:
     """Return the model with the method applied, ready for `length` plus new tokens."""
-    base = MODELS.parse({"name": options.model}, "perf")
-    parameters = dict(one.parameters)
-    if "window" in parameters:
-        parameters["window"] = options.window
-    method = METHODS.parse(parameters, "perf")
-    model = extend(stock, base, method, target=length + options.new_tokens)
+    parameters = {"window": options.window} if method in WINDOWED else PARAMETERS.get(method, {})
+    model = extend(
+        stock_model(options, options.layers if layers is None else layers),
+        MODELS.parse({"name": options.model}, "perf"),
+        METHODS.parse({"name": method, **parameters}, "perf"),
+        target=length + options.new_tokens,
+    )
     model.begin_request(length + options.new_tokens)
     return model
 
 
-def states(model: Any, batch: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return random keys and values (batch, kv_heads, length, head_dim) for every layer."""
+def random_states(model: Any, batch: int, length: int) -> States:
     geometry, generator = model.geometry, torch.Generator(model.model.device).manual_seed(0)
     shape = (batch, geometry.num_kv_heads, length, geometry.head_dim)
     made = {"generator": generator, "dtype": model.model.dtype, "device": model.model.device}
@@ -144,9 +111,9 @@ def states(model: Any, batch: int, length: int) -> list[tuple[torch.Tensor, torc
     return [(torch.randn(shape, **made), torch.randn(shape, **made)) for _ in layers]
 
 
-def filled(cache: DynamicCache, parts: list[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCache:
+def filled(cache: DynamicCache, states: States) -> DynamicCache:
     """Append the keys and values of each layer to a cache; return the cache."""
-    for layer, (keys, values) in enumerate(parts):
+    for layer, (keys, values) in enumerate(states):
         cache.update(keys, values, layer)
     return cache
 
@@ -186,156 +153,93 @@ def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answe
 # Counts
 
 
-class Counted(TorchDispatchMode):
-    """Count kernels and the bytes they read and write, without the weights.
-
-    Args:
-      weights: data pointers of the storages of the weights.
-    """
-
-    def __init__(self, weights: set[int]) -> None:
-        super().__init__()
-        self.weights, self.kernels, self.bytes = weights, 0, 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        returned = func._schema.returns
-        view = any(one.alias_info is not None and not one.alias_info.is_write for one in returned)
-        if view or "empty" in func.name() or "local_scalar" in func.name():
-            return result
-        touched = {}
-        for one in torch.utils._pytree.tree_leaves((args, kwargs, result)):
-            if (
-                isinstance(one, torch.Tensor)
-                and one.untyped_storage().data_ptr() not in self.weights
-            ):
-                touched[one.data_ptr(), one.shape, one.stride()] = one.numel() * one.element_size()
-        self.kernels += 1
-        self.bytes += sum(touched.values())
-        return result
-
-
-def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
+def counts(options: Namespace, method: str) -> Row:
     """Return kernels and relative bytes per layer: the difference of a 2- and a 1-layer model."""
-    found = []
-    for layers in (1, 2):
-        few = argparse.Namespace(**{**vars(options), "layers": layers})
-        model = extended(few, one, stock_model(few), options.length)
-        parts = states(model, 1, options.length)
-        cache = filled(model.new_cache(options.length + options.new_tokens), parts)
-        tokens = last_tokens(model.model, 1)
-        model.hidden_states(tokens, cache)  # rotates the cached keys once, which is not counted
-        weights = {part.untyped_storage().data_ptr() for part in model.model.parameters()}
-        with Counted(weights) as count:
-            model.hidden_states(tokens, cache)
-        found.append((count.kernels, count.bytes))
-    held = sum(part.nbytes for part in parts[0])
-    kernels, moved = (more - less for less, more in zip(*found, strict=True))
-    return {"method": one.label, "kernels": kernels, "moved": moved / held}
+    one, two = (counted(options, method, layers) for layers in (1, 2))
+    kernels, moved, held = (more - less for less, more in zip(one, two, strict=True))
+    return {"kernels a layer": kernels, "bytes over keys and values": moved / held}
+
+
+def counted(options: Namespace, method: str, layers: int) -> tuple[int, int, int]:
+    """Return the kernels of a token, the bytes that they move, and the bytes of the cache."""
+    model = extended(options, method, options.length, layers)
+    states = random_states(model, 1, options.length)
+    cache = filled(model.new_cache(options.length + options.new_tokens), states)
+    tokens = last_tokens(model.model, 1)
+    model.hidden_states(tokens, cache)  # rotates the cached keys once, which is not counted
+    weights = {part.untyped_storage().data_ptr() for part in model.model.parameters()}
+    moved: list[int] = []
+
+    def count(_: str, tensors: list[torch.Tensor]) -> None:
+        touched = {
+            (one.data_ptr(), one.shape, one.stride()): one.nbytes
+            for one in tensors
+            if one.untyped_storage().data_ptr() not in weights
+        }
+        moved.append(sum(touched.values()))
+
+    with Operations(count):
+        model.hidden_states(tokens, cache)
+    return len(moved), sum(moved), sum(part.nbytes for layer in states for part in layer)
 
 
 # Times
 
 
-def against_generate(options: argparse.Namespace) -> list[dict[str, Any]]:
+def against_generate(options: Namespace) -> Row:
     """Compare decoding without a method with transformers' generate()."""
     batch, length, number = options.stock_batch, options.stock_length, options.new_tokens
-    stock = stock_model(options)
-    model = extended(options, METHODS_TIMED[0], stock_model(options), length)
-    parts = states(model, batch, length)
-    ours, theirs = filled(model.new_cache(length + number), parts), filled(DynamicCache(), parts)
-
-    def here() -> Answers:
-        return answers(model, ours, batch, number)
-
-    def there() -> Answers:
-        return generated(stock, theirs, batch, number)
-
+    model = extended(options, "none", length)
+    states = random_states(model, batch, length)
+    ours, theirs = filled(model.new_cache(length + number), states), filled(DynamicCache(), states)
+    here = partial(answers, model, ours, batch, number)
+    there = partial(generated, stock_model(options, options.layers), theirs, batch, number)
     assert here() == there(), "answers of the stock model differ from generate()'s"
     row = compared("generate() against none", there, here, options, batch, length)
-    return [{**row, "limit": FASTER_THAN_GENERATE, "kept": row["ratio"] >= FASTER_THAN_GENERATE}]
+    return {**row, "limit": at_least(row["time"], 1.5)}
 
 
-def against_stock(options: argparse.Namespace) -> list[dict[str, Any]]:
+def against_stock(options: Namespace, methods: list[str]) -> Iterator[Row]:
     """Compare decoding with each method with decoding without a method."""
     batch, length, number = options.batch, options.length, options.new_tokens
-    first, *others = chosen(options)
-    stock = extended(options, first, stock_model(options), length)
-    parts = states(stock, batch, length)
-    plain = filled(stock.new_cache(length + number), parts)
-    rows = []
-    for one in others:
-        model = extended(options, one, stock_model(options), length)
-        expected = answers(model, filled(DynamicCache(), parts), batch, number)
-        cache = filled(model.new_cache(length + number), parts)
-
-        def here(model: Any = model, cache: Any = cache) -> Answers:
-            return answers(model, cache, batch, number)
-
-        assert here() == expected, f"answers of {one.label} depend on the type of its cache"
-        row = compared(
-            f"{one.label} against none",
-            here,
-            lambda: answers(stock, plain, batch, number),
-            options,
-            batch,
-            length,
-        )
-        rows.append({**row, "limit": one.limit, "kept": row["ratio"] <= (one.limit or 1e9)})
-        print(rows[-1], file=sys.stderr, flush=True)
-    return rows
+    stock = extended(options, "none", length)
+    states = random_states(stock, batch, length)
+    plain = filled(stock.new_cache(length + number), states)
+    for method in methods:
+        model = extended(options, method, length)
+        expected = answers(model, filled(DynamicCache(), states), batch, number)
+        cache = filled(model.new_cache(length + number), states)
+        here = partial(answers, model, cache, batch, number)
+        assert here() == expected, f"answers of {method} depend on the type of its cache"
+        without = partial(answers, stock, plain, batch, number)
+        row = compared(f"{method} against none", here, without, options, batch, length)
+        yield {**row, "limit": at_most(row["time"], TIMED[method])}
 
 
 def compared(
     name: str,
     first: Callable[[], Answers],
     second: Callable[[], Answers],
-    options: argparse.Namespace,
+    options: Namespace,
     batch: int,
     length: int,
-) -> dict[str, Any]:
+) -> Row:
     """Return the median of first time / second time, and milliseconds per token of both."""
-    pairs = alternate(first, second, options.repeats)
-    wall, cpu = ratio(pairs)
+    found = compare(first, second, options.repeats)
     milliseconds = [
         1000 * statistics.median(one.wall for one in side) / options.new_tokens
-        for side in zip(*pairs, strict=True)
+        for side in (found.first, found.second)
     ]
     return {
-        "name": name,
+        "a step": name,
         "batch": batch,
-        "length": length,
-        "ratio": wall,
-        "cpu": cpu,
-        "milliseconds": milliseconds,
-        "tokens_per_second": [1000 * batch / step for step in milliseconds],
+        "tokens": length,
+        "time": found.wall,
+        "CPU time": found.cpu,
+        "ms": " and ".join(f"{step:.0f}" for step in milliseconds),
+        "tokens/s": " and ".join(f"{1000 * batch / step:.1f}" for step in milliseconds),
     }
 
 
-def print_tables(found: dict[str, Any]) -> None:
-    length = found["options"]["length"]
-    print(
-        f"| one token at {length} | kernels a layer | bytes over keys and values |\n|---|--:|--:|"
-    )
-    for row in found["counts"]:
-        print(f"| {row['method']} | {row['kernels']} | {row['moved']:.2f} |")
-    if found["times"]:
-        print("\n| a step | batch | tokens | time | CPU time | limit | kept | ms | tokens/s |")
-        print("|---|--:|--:|--:|--:|--:|---|--:|--:|")
-    for row in found["times"]:
-        first, second = row["milliseconds"]
-        fast, slow = row["tokens_per_second"]
-        limit = "-" if row["limit"] is None else f"{row['limit']:g}"
-        kept = "yes" if row["kept"] else "**no**"
-        print(
-            f"| {row['name']} | {row['batch']} | {row['length']} | {row['ratio']:.2f}"
-            f" | {row['cpu']:.2f} | {limit} | {kept} | {first:.0f} and {second:.0f}"
-            f" | {fast:.1f} and {slow:.1f} |"
-        )
-    print(f"\n{found['options']}")
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, **OPTIONS)

@@ -12,17 +12,15 @@ during one call.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from figures import command_line, publish, without_out
-from measuring import alternate, peak_memory, ratio
+from measuring import Row, at_least, compare, measure, peak_memory
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
@@ -35,7 +33,6 @@ from lce_core.evaluation.loss_cache import LossCache
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.store.records import environment
 
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 DOCUMENT_TOKENS = 8192
@@ -55,109 +52,97 @@ class HeldOut:
         return np.arange(0, len(self.tokens), DOCUMENT_TOKENS)
 
 
-def main() -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--tokens", type=int, default=32768, help="tokens of held-out text")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    found = measure(options)
-    print("| what | against | ratio | CPU ratio | target | check |\n|---|---|--:|--:|--:|---|")
-    for row in found["rows"]:
-        cpu = "-" if row["cpu"] is None else f"{row['cpu']:.2f}"
-        print(
-            f"| {row['name']} | {row['reference']} | {row['ratio']:.2f} | {cpu}"
-            f" | {row['target']:g} | {row['check']} |"
-        )
-    print(f"\n{found['options']}")
-    publish(found, options.out, found["environment"]["accelerators"])
+def rows(options: Namespace) -> Iterator[Row]:
+    whole = {"truncate": True, "min_document_tokens": DOCUMENT_TOKENS}
+    yield fewer_windows(options, 2048, 6)
+    yield fewer_windows(options, 8192, 20)
+    yield one_pass(options, "perplexity", 1.3, last=256, stride=256)
+    yield one_pass(options, "perplexity_documents", 1.3, **whole)
+    yield shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3)
+    shots = many_shots(2400, 200)
+    yield shared_prefixes(options, "many-shot, 200 questions", shots, 10)
+    yield shared_prefixes(options, "many-shot, bf16", shots, 3, dtype=torch.bfloat16)
+    yield shared_contexts(options, 2048, 2)
+    yield early_stop(options, "niah_single_1", 2048, 1.3)
+    yield no_full_logits(options, 16384, 5)
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    rows = []
-    for row in (
-        lambda: fewer_windows(options, 2048, 6),
-        lambda: fewer_windows(options, 8192, 20),
-        lambda: one_pass(options, "perplexity", 1.3, last=256, stride=256),
-        lambda: one_pass(
-            options, "perplexity_documents", 1.3, truncate=True, min_document_tokens=DOCUMENT_TOKENS
-        ),
-        lambda: shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3),
-        lambda: shared_prefixes(options, "many-shot, 200 questions", many_shots(2400, 200), 10),
-        lambda: shared_prefixes(
-            options, "many-shot, bf16", many_shots(2400, 200), 3, dtype=torch.bfloat16
-        ),
-        lambda: shared_contexts(options, "8 questions, 4 choices each", 2048, 2),
-        lambda: early_stop(options, "niah_single_1", 2048, 1.3),
-        lambda: no_full_logits(options, 16384, 5),
-    ):
-        rows.append(row())
-        print(rows[-1], file=sys.stderr, flush=True)
-    return {"options": without_out(options), "rows": rows, "environment": environment()}
+def compared(
+    options: Namespace,
+    names: tuple[str, str],
+    limit: float,
+    slow: Callable[[], Any],
+    fast: Callable[[], Any],
+    check: Callable[[Any, Any], str],
+) -> Row:
+    """Return a row with the median of slow time / fast time, after a check of both results.
+
+    Args:
+      options: options of the command.
+      names: the optimisation, and what it is compared with.
+      limit: smallest ratio.
+      slow: evaluates without the optimisation.
+      fast: evaluates with it.
+      check: asserts that two results agree, and returns how closely.
+    """
+    found = compare(slow, fast, options.repeats)
+    agreement = check(found.first[-1].result, found.second[-1].result)
+    ratios = {"ratio": found.wall, "CPU ratio": found.cpu, "limit": at_least(found.wall, limit)}
+    return {"what": names[0], "against": names[1], **ratios, "check": agreement}
 
 
-def fewer_windows(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
+def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
     """Time LCEG's perplexity with stride 256 and with stride = length."""
     dense, sparse = (_benchmark("perplexity", stride=s, store_nll=True) for s in (256, length))
     request = _request(options, length)
-    wall, cpu, wide, narrow = ratios(
-        options, lambda: _evaluate(dense, request), lambda: _evaluate(sparse, request)
-    )
-    of_dense, of_sparse = wide.scores[0], narrow.scores[0]
-    assert of_sparse.ci_low is not None
-    assert of_sparse.ci_high is not None
-    assert of_sparse.ci_low <= of_dense.value <= of_sparse.ci_high, (of_dense, of_sparse)
-    windows = np.split(narrow.arrays["nll"].astype(float), np.cumsum(narrow.arrays["losses"])[:-1])
-    stored = np.exp(np.mean([nll.mean() for nll in windows]))
-    assert abs(stored / of_sparse.value - 1) < 1e-3, (stored, of_sparse)
-    return _row(
-        f"perplexity at {length}: stride = length",
-        "stride 256",
-        (wall, cpu),
-        target,
-        f"{of_sparse.value:.3f} [{of_sparse.ci_low:.3f}, {of_sparse.ci_high:.3f}]"
-        f" contains {of_dense.value:.3f}",
-    )
+
+    def check(wide: CellResult, narrow: CellResult) -> str:
+        value, score = wide.scores[0].value, narrow.scores[0]
+        low, high = score.ci_low, score.ci_high
+        assert low is not None
+        assert high is not None
+        assert low <= value <= high, (wide.scores[0], score)
+        starts = np.cumsum(narrow.arrays["losses"])[:-1]
+        windows = np.split(narrow.arrays["nll"].astype(float), starts)
+        stored = np.exp(np.mean([nll.mean() for nll in windows]))
+        assert abs(stored / score.value - 1) < 1e-3, (stored, score)
+        return f"{score.value:.3f} [{low:.3f}, {high:.3f}] contains {value:.3f}"
+
+    names = f"perplexity at {length}: stride = length", "stride 256"
+    ways = (partial(_evaluate, benchmark, request) for benchmark in (dense, sparse))
+    return compared(options, names, limit, *ways, check)
 
 
-def one_pass(
-    options: argparse.Namespace, name: str, target: float, **parameters: Any
-) -> dict[str, Any]:
+def one_pass(options: Namespace, name: str, limit: float, **parameters: Any) -> Row:
     """Time four lengths: losses taken from the longest window, against a pass for each length."""
     benchmark, lengths = _benchmark(name, **parameters), (4096, 2048, 1024, 512)
-    request = _request(options, lengths[0])
+    cells = [replace(_request(options, lengths[0]), eval_length=length) for length in lengths]
 
     def shared() -> list[float]:
-        cache = LossCache()
-        cells = (replace(request, eval_length=length, losses=cache) for length in lengths)
-        return [benchmark.evaluate(cell).scores[0].value for cell in cells]
+        losses = LossCache()
+        found = (benchmark.evaluate(replace(cell, losses=losses)) for cell in cells)
+        return [result.scores[0].value for result in found]
 
     def alone() -> list[float]:
-        cells = (replace(request, eval_length=length) for length in lengths)
         return [_evaluate(benchmark, cell).scores[0].value for cell in cells]
 
-    wall, cpu, expected, found = ratios(options, alone, shared)
-    error = float(np.abs(np.array(found) / np.array(expected) - 1).max())
-    assert error < 1e-5, error
-    return _row(
-        f"{name} at {lengths}: from the longest",
-        "a pass for each",
-        (wall, cpu),
-        target,
-        f"equal to {error:.0e}",
-    )
+    def check(expected: list[float], found: list[float]) -> str:
+        error = float(np.abs(np.array(found) / np.array(expected) - 1).max())
+        assert error < 1e-5, error
+        return f"equal to {error:.0e}"
+
+    names = f"{name} at {lengths}: from the longest", "a pass for each"
+    return compared(options, names, limit, alone, shared, check)
 
 
 def shared_prefixes(
-    options: argparse.Namespace,
+    options: Namespace,
     name: str,
     prompts: list[np.ndarray],
-    target: float,
+    limit: float,
     *,
     dtype: torch.dtype = torch.float64,  # rounding must not change the chosen tokens
-) -> dict[str, Any]:
+) -> Row:
     """Time answers of 8 tokens with and without processing common prefixes once."""
     model = _request(options, 512).model
     model.model.to(dtype)  # type: ignore[call-overload]
@@ -166,18 +151,16 @@ def shared_prefixes(
         found = generate(model, prompts, max_new_tokens=8, batch_tokens=8192, share_prefixes=share)
         return [answer.tolist() for answer in found]
 
-    wall, cpu, apart, together = ratios(
-        options, lambda: answers(share=False), lambda: answers(share=True)
-    )
-    assert apart == together
-    size = f"equal answers, {sum(map(len, prompts)):,} tokens"
-    against = "one by one" if model.coarse else "batches"
-    return _row(f"{name}: shared prefixes", against, (wall, cpu), target, size)
+    def check(apart: list[list[int]], together: list[list[int]]) -> str:
+        assert apart == together
+        return f"equal answers, {sum(map(len, prompts)):,} tokens"
+
+    names = f"{name}: shared prefixes", "one by one" if model.coarse else "batches"
+    ways = (partial(answers, share=share) for share in (False, True))
+    return compared(options, names, limit, *ways, check)
 
 
-def shared_contexts(
-    options: argparse.Namespace, name: str, length: int, target: float
-) -> dict[str, Any]:
+def shared_contexts(options: Namespace, length: int, limit: float) -> Row:
     """Time the scores of choices of 4 to 15 tokens with and without sharing the contexts."""
     model, rng = _request(options, 512).model, np.random.default_rng(0)
     contexts = rng.integers(256, size=(8, length))
@@ -191,20 +174,18 @@ def shared_contexts(
     def scores(*, share: bool) -> list[tuple[float, bool]]:
         return continuation_log_likelihoods(model, texts, batch_tokens=8192, share_prefixes=share)
 
-    wall, cpu, apart, together = ratios(
-        options, lambda: scores(share=False), lambda: scores(share=True)
-    )
-    error = max(abs(one - other) for (one, _), (other, _) in zip(apart, together, strict=True))
-    assert error < 1e-4, error
-    assert [greedy for _, greedy in apart] == [greedy for _, greedy in together]
-    return _row(
-        f"{name}: shared contexts", "batches", (wall, cpu), target, f"equal to {error:.0e} nats"
-    )
+    def check(apart: list[tuple[float, bool]], together: list[tuple[float, bool]]) -> str:
+        error = max(abs(one - other) for (one, _), (other, _) in zip(apart, together, strict=True))
+        assert error < 1e-4, error
+        assert [greedy for _, greedy in apart] == [greedy for _, greedy in together]
+        return f"equal to {error:.0e} nats"
+
+    names = "8 questions, 4 choices each: shared contexts", "batches"
+    ways = (partial(scores, share=share) for share in (False, True))
+    return compared(options, names, limit, *ways, check)
 
 
-def early_stop(
-    options: argparse.Namespace, task: str, length: int, target: float
-) -> dict[str, Any]:
+def early_stop(options: Namespace, task: str, length: int, limit: float) -> Row:
     """Time a RULER cell with and without stopping an answer once it is correct.
 
     A model with random weights gives no correct answers. Therefore the reference of each prompt is
@@ -221,19 +202,24 @@ def early_stop(
     def answers(rules: Any) -> list[str]:
         return text_answers(request, drawn, max_new_tokens=new_tokens(task), complete=rules)
 
-    said = zip(drawn, answers(lambda _: False), strict=True)
+    def never(_: str) -> bool:
+        return False
+
     prompts = [
-        replace(prompt, references=(text[: len(prompt.reference)],)) for prompt, text in said
+        replace(prompt, references=(text[: len(prompt.reference)],))
+        for prompt, text in zip(drawn, answers(never), strict=True)
     ]
     stops = [partial(ruler.complete, task, prompt) for prompt in prompts]
-    wall, cpu, whole, short = ratios(
-        options, lambda: answers(lambda _: False), lambda: answers(stops)
-    )
-    for prompt, long, brief in zip(prompts, whole, short, strict=True):
-        assert match(task, long, prompt.references) == match(task, brief, prompt.references) == 1
-        assert len(brief) < len(long)
-    cut = f"equal scores, {sum(map(len, short))} of {sum(map(len, whole))} characters"
-    return _row(f"RULER {task} at {length}: early stop", "full answers", (wall, cpu), target, cut)
+
+    def check(whole: list[str], short: list[str]) -> str:
+        for prompt, *texts in zip(prompts, whole, short, strict=True):
+            assert [match(task, text, prompt.references) for text in texts] == [1, 1]
+            assert len(texts[1]) < len(texts[0])
+        return f"equal scores, {sum(map(len, short))} of {sum(map(len, whole))} characters"
+
+    names = f"RULER {task} at {length}: early stop", "full answers"
+    ways = (partial(answers, rules) for rules in (never, stops))
+    return compared(options, names, limit, *ways, check)
 
 
 def needle_grid(length: int) -> list[np.ndarray]:
@@ -252,7 +238,7 @@ def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
     return [np.concatenate([shots, rng.integers(256, size=size)]) for size in sizes]
 
 
-def no_full_logits(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
+def no_full_logits(options: Namespace, length: int, limit: float) -> Row:
     """Compare the memory of losses in blocks with losses from full logits (32,000 ids)."""
     config = BASE.config()  # type: ignore[attr-defined]
     config.vocab_size = 32000
@@ -268,33 +254,16 @@ def no_full_logits(options: argparse.Namespace, length: int, target: float) -> d
             logits = stock(ids).logits[0, :-1]
             return functional.cross_entropy(logits.float(), ids[0, 1:], reduction="none")
 
-    found = window_scores(model, windows, batch_tokens=length).nll[0]
-    error = float(np.abs(found - full().cpu().numpy()).max())
+    def in_blocks() -> np.ndarray:
+        return window_scores(model, windows, batch_tokens=length).nll[0]
+
+    error = float(np.abs(in_blocks() - full().cpu().numpy()).max())
     assert error < 1e-4, error
-    most = peak_memory(full, options.device)
-    least = peak_memory(lambda: window_scores(model, windows, batch_tokens=length), options.device)
+    most, least = (peak_memory(losses, options.device) for losses in (full, in_blocks))
+    ratios = {"ratio": most / least, "CPU ratio": None, "limit": at_least(most / least, limit)}
     check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
-    return _row(f"memory of losses at {length}", "full logits", (most / least, None), target, check)
-
-
-def ratios(
-    options: argparse.Namespace, slow: Callable[[], Any], fast: Callable[[], Any]
-) -> tuple[float, float, Any, Any]:
-    """Return the median of slow time / fast time (wall, CPU), and the results of both."""
-    pairs = alternate(slow, fast, options.repeats)
-    return *ratio(pairs), *(one.result for one in pairs[-1])
-
-
-def _row(
-    name: str,
-    reference: str,
-    ratio: tuple[float, float | None],
-    target: float,
-    check: str,
-) -> dict[str, Any]:
-    wall, cpu = ratio
-    row = {"name": name, "reference": reference, "ratio": wall, "cpu": cpu}
-    return {**row, "target": target, "check": check}
+    what = f"memory of losses at {length}"
+    return {"what": what, "against": "full logits", **ratios, "check": check}
 
 
 def _benchmark(name: str, **parameters: Any) -> Benchmark:
@@ -305,7 +274,7 @@ def _evaluate(benchmark: Benchmark, request: CellRequest) -> CellResult:
     return benchmark.evaluate(replace(request, losses=LossCache()))
 
 
-def _request(options: argparse.Namespace, length: int) -> CellRequest:
+def _request(options: Namespace, length: int) -> CellRequest:
     rng = np.random.default_rng(0)
     words = [rng.integers(97, 123, size=rng.integers(2, 9)) for _ in range(500)]
     drawn = [np.append(words[i], 32) for i in rng.zipf(1.3, size=options.tokens) % len(words)]
@@ -327,4 +296,4 @@ def _request(options: argparse.Namespace, length: int) -> CellRequest:
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, device="auto", tokens=32768, threads=2, repeats=3)

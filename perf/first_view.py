@@ -4,7 +4,7 @@ An installed Chromium opens the dashboard of a catalog. Each row of the table is
 seconds since the previous stage and the CPU seconds of the server. A view is complete when the
 first table is drawn. On a machine with other load the CPU seconds are more stable.
 
-    python perf/first_view.py --catalog lce-home/catalog.duckdb [--rounds 3]
+    python perf/first_view.py [--catalog lce-home/catalog.duckdb] [--rounds 3]
 
 With --report it measures a report instead: first paint, and the time from a click to the next frame
 for opening the interactive chart of the first figure with curves, highlighting and zooming.
@@ -14,7 +14,6 @@ for opening the interactive chart of the first figure with curves, highlighting 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import socket
@@ -22,47 +21,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
+from measuring import Row, at_most, measure
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from lce_core.access import SECRET_VARIABLE, login_link, new_secret
-from lce_core.store.records import environment
 
-LIMIT_SECONDS = 3.0
 _WAIT_SECONDS = 120.0
-Cost = tuple[float, float]
-"""Wall time, and CPU time of the server or page."""
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--catalog", type=Path, default=Path("lce-home/catalog.duckdb"))
-    parser.add_argument("--report", type=Path)
-    parser.add_argument("--rounds", type=int, default=3, help="number of server starts")
-    options = parser.parse_args()
-    if options.report:
-        of_report(options.report, options.rounds)
-        return
-    if not options.catalog.is_file():
-        parser.error(f"{options.catalog}: no such catalog; run `make study` first, or name another")
-    rounds = [measured(options.catalog) for _ in range(options.rounds)]
-    print("| until | median s | least s | server's CPU s | limit |\n|---|--:|--:|--:|--:|")
-    for name in rounds[0]:
-        clock, cpu = zip(*(one[name] for one in rounds), strict=True)
-        limit = f"{LIMIT_SECONDS:g}" if name == "first view" else ""
-        print(
-            f"| {name} | {statistics.median(clock):.2f} | {min(clock):.2f}"
-            f" | {statistics.median(cpu):.2f} | {limit} |"
-        )
-    print(f"\n{options.rounds} rounds, {options.catalog.stat().st_size / 1e6:.1f} MB of catalog")
-    print(where())
-
-
 _READING_SECONDS = 2.0
 """A reader needs at least this long to find the first chart. The page loads Vega meanwhile."""
+_VIEW: Any = {"width": 1280, "height": 900}
 _CLICK = """selector => new Promise(done => {
     const begun = performance.now();
     document.querySelector(selector).click();
@@ -73,42 +46,55 @@ _PAINT = """() => new Promise(done => new PerformanceObserver(list => {
     const paint = list.getEntriesByName("first-contentful-paint")[0];
     if (paint) done(paint.startTime);
 }).observe({ type: "paint", buffered: true }))"""
+_CLICKS = {
+    "the interactive chart is open": "#measured .open",
+    "a highlight is drawn": "#measured button.key",
+    "a zoom is drawn": "#measured .curves .tools button",
+}
+Cost = tuple[float, float]
+"""Wall time, and CPU time of the server or page."""
 
 
-def of_report(report: Path, rounds: int) -> None:
-    """Print the milliseconds until a report's first paint, and from clicks to the next frame."""
-    found: dict[str, list[Cost]] = {}
+def rows(options: Namespace) -> Iterator[Row]:
+    file = Path(options.report or options.catalog)
+    if not file.is_file():
+        sys.exit(f"{file}: no such file; run `make study` first, or name another")
+    rounds = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
-        for _ in range(rounds):
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
-            session = page.context.new_cdp_session(page)
-            session.send("Performance.enable", {"timeDomain": "threadTicks"})
-            page.goto(report.resolve().as_uri())
-            found.setdefault("first paint", []).append((page.evaluate(_PAINT), _spent(session)))
-            page.wait_for_timeout(_READING_SECONDS * 1000)
-            page.evaluate(
-                "document.querySelector('figure:has(.open)').id = 'measured';"
-                "document.querySelector('details:has(#measured)').open = true"
-            )
-            for name, selector in (
-                ("the interactive chart is open", "#measured .open"),
-                ("a highlight is drawn", "#measured button.key"),
-                ("a zoom is drawn", "#measured .curves .tools button"),
-            ):
-                before = _spent(session)
-                clock = page.evaluate(_CLICK, selector)
-                found.setdefault(name, []).append((clock, _spent(session) - before))
-            page.close()
-        browser.close()
-    print("| until | median ms | CPU ms |\n|---|--:|--:|")
-    for name, costs in found.items():
-        clock, cpu = zip(*costs, strict=True)
-        print(f"| {name} | {statistics.median(clock):,.0f} | {statistics.median(cpu):,.0f} |")
-    print(f"\n{rounds} rounds, {report.stat().st_size / 1e6:.2f} MB")
-    print(where())
+        for number in range(options.rounds):
+            if not (options.report and number):  # dashboards open in a fresh browser
+                browser = playwright.chromium.launch(
+                    executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+                )
+            rounds.append(dict((of_report if options.report else of_dashboard)(browser, file)))
+            if not options.report:
+                browser.close()
+    unit, page = ("ms", "page's") if options.report else ("s", "server's")
+    for name in rounds[0]:
+        wall, cpu = zip(*(one[name] for one in rounds), strict=True)
+        figures = {f"median {unit}": statistics.median(wall), f"least {unit}": min(wall)}
+        limit = at_most(statistics.median(wall), 3.0 if name == "first view" else None)
+        cost = {f"{page} CPU {unit}": statistics.median(cpu), "limit": limit}
+        yield {f"until, {file.stat().st_size / 1e6:.1f} MB": name, **figures, **cost}
+
+
+def of_report(browser: Browser, report: Path) -> Iterator[tuple[str, Cost]]:
+    """Yield milliseconds until a report's first paint, and from clicks to the next frame."""
+    page = browser.new_page(viewport=_VIEW)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(report.resolve().as_uri())
+    yield "first paint", (page.evaluate(_PAINT), _spent(session))
+    page.wait_for_timeout(_READING_SECONDS * 1000)
+    page.evaluate(
+        "document.querySelector('figure:has(.open)').id = 'measured';"
+        "document.querySelector('details:has(#measured)').open = true"
+    )
+    for name, selector in _CLICKS.items():
+        before = _spent(session)
+        clock = page.evaluate(_CLICK, selector)
+        yield name, (clock, _spent(session) - before)
+    page.close()
 
 
 def _spent(session: CDPSession) -> float:
@@ -117,47 +103,35 @@ def _spent(session: CDPSession) -> float:
     return next(1000 * one["value"] for one in metrics if one["name"] == "TaskDuration")
 
 
-def where() -> str:
-    """Return the machine, its load and the commit."""
-    known = environment()
-    load = " ".join(f"{value:.1f}" for value in psutil.getloadavg())
-    return f"{known['cpu']}, {known['cpu_count']} cores, load {load}, {known['git']}"
-
-
-def measured(catalog: Path) -> dict[str, Cost]:
-    """Start a server; return the cost of its start, of a first visit and of a second visit."""
+def of_dashboard(browser: Browser, catalog: Path) -> Iterator[tuple[str, Cost]]:
+    """Start a server; yield the cost of its start, of a first visit and of a second visit."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    options = ["--catalog", str(catalog), "--port", str(port)]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
-        secret = new_secret()
+    secret = new_secret()
+    begun = time.monotonic()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "dashboards.app", "--catalog", str(catalog), "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, SECRET_VARIABLE: secret},
+    )
+    try:
+        process = psutil.Process(server.pid)
+        while not _listens(port):
+            assert time.monotonic() - begun < _WAIT_SECONDS, "the server did not start"
+            time.sleep(0.02)
+        yield "the server answers", (time.monotonic() - begun, _cpu(process))
         link = login_link(f"http://127.0.0.1:{port}", secret)
-        begun = time.monotonic()
-        server = subprocess.Popen(
-            [sys.executable, "-m", "dashboards.app", *options],
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, SECRET_VARIABLE: secret},
-        )
-        try:
-            process = psutil.Process(server.pid)
-            _until(lambda: listens(port))
-            found = {"the server answers": (time.monotonic() - begun, _cpu(process))}
-            for name in ("first view", "second visitor's view"):
-                found[name] = view(browser, process, link)
-        finally:
-            server.kill()
-            server.wait()
-            browser.close()
-    return found
+        for name in ("first view", "second visitor's view"):
+            yield name, view(browser, process, link)
+    finally:
+        server.kill()
+        server.wait()
 
 
 def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
     """Open the page in a new browser context; return the cost until the first table."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport=_VIEW)
     page = context.new_page()
     page.set_default_timeout(1000 * _WAIT_SECONDS)
     begun, cpu = time.monotonic(), _cpu(server)
@@ -168,7 +142,7 @@ def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
     return found
 
 
-def listens(port: int) -> bool:
+def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -178,12 +152,5 @@ def _cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + _WAIT_SECONDS
-    while not met():
-        assert time.monotonic() < end, "the server did not start"
-        time.sleep(0.02)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, catalog="lce-home/catalog.duckdb", report="", rounds=3)

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_report import as_markdown
+from measuring import parser
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "perf"
@@ -79,7 +80,7 @@ def main() -> int:
         # Threads of several processes on few cores wait for each other.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     begun, when = time.monotonic(), datetime.now(UTC)
-    facts_command = Section("facts", _python(HERE / "gpu_facts.py"), 60)
+    facts_command = Section("facts", _python(HERE / "gpu_common.py"), 60)
     (facts,) = run(facts_command, 60, Path(os.devnull)).rows or [{}]
     if not facts.get("gpu") and not options.dry_run:
         print(_no_gpu(facts), file=sys.stderr)
@@ -108,16 +109,12 @@ def main() -> int:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "gpu")
-    parser.add_argument("--seconds", type=float, default=530.0, help="time limit of the command")
-    parser.add_argument("--commit", help="commit of the code, if it is not a git checkout")
-    parser.add_argument("--sections", nargs="+", help="run only these sections")
-    parser.add_argument("--dry-run", action="store_true", help="a tiny shape on any machine")
-    options = parser.parse_args(arguments)
+    out = ROOT / "docs" / "results" / "gpu"
+    given = parser(__doc__, out=out, seconds=530.0, commit="", sections=(), dry_run=False)
+    options = given.parse_args(arguments)
     names = [section.name for section in sections(options)]
-    if unknown := set(options.sections or ()).difference(names):
-        parser.error(f"no section {', '.join(sorted(unknown))}; sections: {', '.join(names)}")
+    if unknown := set(options.sections).difference(names):
+        given.error(f"no section {', '.join(sorted(unknown))}; sections: {', '.join(names)}")
     return options
 
 
@@ -132,22 +129,22 @@ def sections(options: argparse.Namespace) -> list[Section]:
 
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
     training, inference = "gpu_training.py", "gpu_inference.py"
-    graphs = ("token-graphs", "--methods", *_METHODS[:5:2])
+    graphs = ("--token-graphs", "--methods", *_METHODS[:5:2])
     return [
         Section("tests", tests, 100),
         # After few tokens, launching kernels, which graphs avoid, takes longer than reading keys.
         Section("token-graphs", measuring(inference, *graphs, lengths=[2048]), 35),
         Section(
             "training-32k",
-            measuring(training, "steps", "--rows-per-step", 4, lengths=[32768]),
+            measuring(training, "--rows-per-step", 4, lengths=[32768]),
             110,
         ),
-        Section("training-64k", measuring(training, "steps", lengths=[65536]), 90),
-        Section("layer", measuring("gpu_layer.py", "kernels", "updates", lengths=[32768]), 30),
-        Section("compiling", measuring(training, "compiling", lengths=[32768]), 40),
+        Section("training-64k", measuring(training, lengths=[65536]), 90),
+        Section("layer", measuring("gpu_layer.py", lengths=[32768]), 30),
+        Section("compiling", measuring(training, "--compiling", lengths=[32768]), 40),
         Section(
             "inference",
-            measuring(inference, "speed", "--methods", *_METHODS, lengths=[16384, 32768]),
+            measuring(inference, "--methods", *_METHODS, lengths=[16384, 32768]),
             125,
         ),
     ]

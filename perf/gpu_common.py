@@ -1,19 +1,25 @@
-"""Code shared by the section scripts of `perf/gpu.py`: options, models, rows."""
+"""Code shared by the section scripts of `perf/gpu.py`: rows, models, and facts about the machine.
+
+python perf/gpu_common.py     # print the facts as one line of JSON
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
+import subprocess
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import parser
 
 from lce_core.errors import LceError
 from lce_core.models import MODELS, LanguageModel
+from lce_core.store.records import environment
 from lce_core.study.plugin_folders import add_plugin_folders
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -21,6 +27,8 @@ SHAPES: dict[str, dict[str, int]] = {
     "Llama-2-7B": {},
     "tiny": {"layers": 2, "heads": 2, "head_dim": 16, "intermediate_size": 48, "trained": 128},
 }
+Measurement = tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]]]
+"""What a row measures, and the function that returns its figures."""
 
 
 class SkippedError(Exception):
@@ -40,10 +48,8 @@ class Rows:
         self.deadline = time.monotonic() + seconds
         self.failed = False
 
-    def add(
-        self, row: Mapping[str, Any], measure: Callable[..., Mapping[str, Any]], *given: Any
-    ) -> None:
-        """Write `row` with the figures that `measure(*given)` returns.
+    def add(self, row: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> None:
+        """Write `row` with the figures that `measure` returns.
 
         A measurement that does not fit into memory or time, or that lce refuses, gets the reason
         as `skipped`. Any other exception is a defect: the row gets it as `failed`, its traceback
@@ -53,7 +59,7 @@ class Rows:
         try:
             if time.monotonic() > self.deadline:
                 raise SkippedError("no time left")
-            found = measure(*given)
+            found = measure()
         except (SkippedError, LceError, torch.OutOfMemoryError) as reason:
             found = {"skipped": first_line(reason)}
         except Exception as error:  # noqa: BLE001 - one defect must not hide other figures
@@ -63,21 +69,32 @@ class Rows:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**row, **found}) + "\n")
 
-    def exit_code(self) -> int:
-        return int(self.failed)
+
+def section(
+    description: str | None,
+    measurements: Callable[[Namespace], Iterable[Measurement]],
+    **defaults: Any,
+) -> int:
+    """Make the measurements of a section script; return its exit code, 1 after a defect.
+
+    Args:
+      description: docstring of the script.
+      measurements: yields what to measure for the options of the script, which also have the
+        `deadline` (monotonic) of the section.
+      **defaults: options of the script, besides those of every section (see `measuring.parser`).
+    """
+    made = parser(description, shape="Llama-2-7B", seconds=120.0, lengths=(32768,), **defaults)
+    made.add_argument("--rows", type=Path, required=True, help="receives rows as JSON lines")
+    options = made.parse_args()
+    rows = Rows(options.rows, options.seconds)
+    options.deadline = rows.deadline
+    for row, measure in measurements(options):
+        rows.add({"model": options.shape, **row}, measure)
+    return int(rows.failed)
 
 
 def first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")[:160]
-
-
-def parser(described: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the options that `perf/gpu.py` passes to every section script."""
-    made = argparse.ArgumentParser(description=(described or "").split("\n")[0])
-    made.add_argument("--shape", choices=sorted(SHAPES), default="Llama-2-7B")
-    made.add_argument("--seconds", type=float, default=120.0, help="last start of a measurement")
-    made.add_argument("--rows", type=Path, required=True, help="receives rows as JSON lines")
-    return made
 
 
 def random_llama(shape: str, **sizes: int) -> LanguageModel:
@@ -89,3 +106,35 @@ def random_llama(shape: str, **sizes: int) -> LanguageModel:
 def gib(number: int) -> float:
     """Return a number of bytes in GiB, with two decimals."""
     return round(number / 2**30, 2)
+
+
+def facts() -> dict[str, Any]:
+    """Return versions of libraries, commit, number of CPUs, and the GPU with its driver."""
+    known = environment()
+    found = {**known["libraries"], **known["git"], "gpu": None}
+    found |= {"python": known["python"], "cpus": known["cpu_count"]}
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_properties(0)
+        found |= {
+            "gpu": device.name,
+            "gpu_memory_gib": round(device.total_memory / 2**30, 1),
+            "gpus": torch.cuda.device_count(),
+            "capability": f"{device.major}.{device.minor}",
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "driver": _driver(),
+        }
+    return found
+
+
+def _driver() -> str | None:
+    command = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return ended.stdout.partition("\n")[0]
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts()))

@@ -1,23 +1,25 @@
 """Measure prefill and greedy decoding of a random model in bf16, for each method.
 
-`speed` measures prefill (time of the hidden states of one text, best of three; its MFU counts only
+It measures prefill (time of the hidden states of one text, best of three; its MFU counts only
 the FLOPs of the method's own attention) and decoding (time of a long answer minus time of a short
 answer to the same prompt, divided by the difference in tokens, which excludes the prompt).
-`token-graphs` measures decoding without and with CUDA graphs; both answers must be equal.
+With --token-graphs it measures decoding without and with CUDA graphs; both answers must be equal.
 
-    python perf/gpu_inference.py speed --lengths 16384 --methods none yarn --rows FILE.jsonl
+    python perf/gpu_inference.py --lengths 16384 --methods none yarn --rows FILE.jsonl
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from gpu_common import Rows, gib, parser, random_llama
+from gpu_common import Measurement, gib, random_llama, section
 from measuring import timed
 from numpy.typing import NDArray
 
@@ -35,22 +37,16 @@ REPEATS = 3
 SHORT_ANSWER, LONG_ANSWER = 2, 34
 
 
-def main() -> int:
-    given = parser(__doc__)
-    given.add_argument("what", choices=["speed", "token-graphs"])
-    given.add_argument("--lengths", type=int, nargs="+", required=True, help="tokens of a text")
-    given.add_argument("--methods", nargs="+", default=["none"])
-    chosen = given.parse_args()
-    rows = Rows(chosen.rows, chosen.seconds)
-    bench = Bench(chosen.shape, max(chosen.lengths))
-    measure = bench.speed if chosen.what == "speed" else bench.token_graphs
-    for length in chosen.lengths:
-        for method in chosen.methods:
-            row = {"what": chosen.what, "model": chosen.shape, "method": method, "length": length}
-            rows.add(row, measure, method, length)
+def measurements(options: Namespace) -> Iterator[Measurement]:
+    bench = Bench(options.shape, max(options.lengths))
+    what = "token-graphs" if options.token_graphs else "speed"
+    measure = bench.token_graphs if options.token_graphs else bench.speed
+    for length in options.lengths:
+        for method in options.methods:
+            row = {"what": what, "method": method, "length": length}
+            yield row, partial(measure, method, length)
             gc.collect()
             torch.cuda.empty_cache()
-    return rows.exit_code()
 
 
 class Bench:
@@ -113,7 +109,10 @@ class Bench:
         found, graphs = answer(extended, ids, LONG_ANSWER), decoded(extended, ids)
         assert np.array_equal(found, expected), f"with graphs {found}, without {expected}"
         assert extended.replayed_tokens, "no token was replayed"
-        return {"plain": milliseconds(plain), "graphs": milliseconds(graphs)}
+        return {
+            "milliseconds_per_token": milliseconds(plain),
+            "milliseconds_with_graphs": milliseconds(graphs),
+        }
 
 
 def recorder_of(device: torch.device) -> Recorder:
@@ -142,4 +141,4 @@ def milliseconds(seconds: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(section(__doc__, measurements, token_graphs=False, methods=("none",)))

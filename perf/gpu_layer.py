@@ -1,25 +1,25 @@
 """Measure parts of a training step: attention kernels, and updates of bf16 states.
 
-`kernels`: forward and backward pass of the causal attention of one layer, with each kernel that is
+Kernels: forward and backward pass of the causal attention of one layer, with each kernel that is
 installed. The FLOPs are those of the visible half of the scores, 2 x tokens^2 x hidden size, and
-2.5 times as many in the backward pass. `updates`: the optimizer, and the sum of the gradients of
+2.5 times as many in the backward pass. Updates: the optimizer, and the sum of the gradients of
 two passes, on a model of one layer; the time for all layers is proportional to the parameters.
 
-    python perf/gpu_layer.py kernels updates --lengths 32768 --rows FILE.jsonl
+    python perf/gpu_layer.py --lengths 32768 --rows FILE.jsonl
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_common import Rows, SkippedError, first_line, parser, random_llama
+from gpu_common import Measurement, SkippedError, first_line, random_llama, section
 from gpu_training import training_job
 from measuring import timed
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -36,22 +36,14 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 shape."""
 
 
-def main() -> int:
-    given = parser(__doc__)
-    given.add_argument("what", choices=["kernels", "updates"], nargs="+")
-    given.add_argument("--lengths", type=int, nargs="+", required=True, help="tokens of a text")
-    chosen = given.parse_args()
-    rows = Rows(chosen.rows, chosen.seconds)
-    base = random_llama(chosen.shape, layers=1)
-    if "kernels" in chosen.what:
-        for length in chosen.lengths:
-            for name, attend in KERNELS.items():
-                row = {"what": "kernel", "model": chosen.shape, "kernel": name, "length": length}
-                rows.add(row, attention, base, attend, length)
-    if "updates" in chosen.what:
-        for part, measure in (("optimizer", optimizer), ("gradient sums", gradient_sums)):
-            rows.add({"what": "update", "model": chosen.shape, "part": part}, measure, chosen.shape)
-    return rows.exit_code()
+def measurements(options: Namespace) -> Iterator[Measurement]:
+    base = random_llama(options.shape, layers=1)
+    for length in options.lengths:
+        for name, attend in KERNELS.items():
+            row = {"what": "kernel", "kernel": name, "length": length}
+            yield row, partial(attention, base, attend, length)
+    for part, measure in (("optimizer", optimizer), ("gradient sums", gradient_sums)):
+        yield {"what": "update", "part": part}, partial(measure, options.shape)
 
 
 def attention(base: LanguageModel, attend: Attend, length: int) -> dict[str, Any]:
@@ -151,7 +143,7 @@ def gradient_sums(shape: str) -> dict[str, Any]:
 
 def trainer_of(shape: str) -> Trainer:
     """Return the trainer of a model of one layer, which sums the gradients of two passes."""
-    row = argparse.Namespace(method="none", rows_per_step=2)
+    row = Namespace(method="none", rows_per_step=2)
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
         job = training_job(random_llama(shape, layers=1), Path(folder), row, 64)
         return Trainer(job, resolve_device("auto"))
@@ -168,4 +160,4 @@ def update_row(seconds: float, trainer: Trainer, shape: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(section(__doc__, measurements))

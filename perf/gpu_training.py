@@ -1,16 +1,15 @@
 """Measure training steps of a random model with bf16 states: speed, memory, kernel.
 
-`steps` runs lce's trainer with the first of its out-of-memory fallbacks whose estimated memory fits
+It runs lce's trainer with the first of its out-of-memory fallbacks whose estimated memory fits
 this device, and after an out-of-memory error with the next one; the row states which one ran.
-`compiling` trains a model of few layers without and with compiled layers. Steps with one of the
-first two passes are not counted: the first selects kernels, the second compiles the layers.
+With --compiling it trains a model of few layers without and with compiled layers. Steps with one of
+the first two passes are not counted: the first selects kernels, the second compiles the layers.
 
-    python perf/gpu_training.py steps --lengths 32768 --rows-per-step 4 --rows FILE.jsonl
+    python perf/gpu_training.py --lengths 32768 --rows-per-step 4 --rows FILE.jsonl
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import math
@@ -18,11 +17,22 @@ import statistics
 import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_common import PLUGINS, Rows, SkippedError, first_line, gib, parser, random_llama
+from gpu_common import (
+    PLUGINS,
+    Measurement,
+    SkippedError,
+    first_line,
+    gib,
+    random_llama,
+    section,
+)
 from measuring import random_rows
 
 from lce_core.devices import memory_bytes, reproducible, resolve_device
@@ -37,48 +47,43 @@ from lce_core.training.trainer import Trainer
 COUNTED_STEPS = 2
 """Maximum number of steps of a run that are counted."""
 COMPILED_LAYERS = 4
-"""Layers of the model for `compiling`: enough, because all layers run the same graph."""
+"""Layers of the model for --compiling: enough, because all layers run the same graph."""
 
 
 class EnoughError(Exception):
     """Ends a run after its last step, before the trainer saves a checkpoint."""
 
 
-def main() -> int:
-    given = parser(__doc__)
-    given.add_argument("what", choices=["steps", "compiling"])
-    given.add_argument("--lengths", type=int, nargs="+", required=True, help="tokens of a row")
-    given.add_argument("--rows-per-step", type=int, default=1)
-    given.add_argument("--method", default="none")
-    chosen = given.parse_args()
-    rows = Rows(chosen.rows, chosen.seconds)
-    for length in chosen.lengths:
-        row = {"what": "training", "model": chosen.shape, "method": chosen.method}
-        row |= {"length": length, "rows": chosen.rows_per_step}
-        if chosen.what == "steps":
-            rows.add(row, steps, chosen, length, rows.deadline)
-        else:
+def measurements(options: Namespace) -> Iterator[Measurement]:
+    for length in options.lengths:
+        row = {"what": "training", "method": options.method}
+        row |= {"length": length, "rows": options.rows_per_step}
+        if options.compiling:
             for compiled in (False, True):
-                rows.add(row, compiling, chosen, length, rows.deadline, compiled)
-    return rows.exit_code()
+                yield row, partial(compiling, options, length, compiled)
+        else:
+            yield row, partial(steps, options, length)
 
 
-def steps(chosen: argparse.Namespace, length: int, deadline: float) -> dict[str, Any]:
+def steps(options: Namespace, length: int) -> dict[str, Any]:
     """Return the figures of the first fallback that fits into this device's memory.
 
     Raises:
       SkippedError: if every fallback is out of memory, or the time is over before one has run.
     """
-    base, device = random_llama(chosen.shape), resolve_device("auto")
+    base, device = random_llama(options.shape), resolve_device("auto")
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
-        job = training_job(base, Path(folder), chosen, length)
+        job = training_job(base, Path(folder), options, length)
         for fallback in worth_trying(job, base, device, memory_bytes(device)):
-            if time.monotonic() > deadline:
+            if time.monotonic() > options.deadline:
                 failed.append("no time left")
                 break
             try:
-                return {**trained(fallback, base, device, deadline), "out_of_memory": failed}
+                return {
+                    **trained(fallback, base, device, options.deadline),
+                    "out_of_memory": failed,
+                }
             except torch.OutOfMemoryError as error:
                 failed.append(f"{described(fallback)}: {first_line(error)}")
             # Collect outside the except clause, which keeps the trainer alive by its traceback.
@@ -87,16 +92,14 @@ def steps(chosen: argparse.Namespace, length: int, deadline: float) -> dict[str,
     raise SkippedError("; ".join(failed))
 
 
-def compiling(
-    chosen: argparse.Namespace, length: int, deadline: float, compiled: bool
-) -> dict[str, Any]:
+def compiling(options: Namespace, length: int, compiled: bool) -> dict[str, Any]:
     """Return the figures of a model of few layers, compiled or not."""
-    layers = min(COMPILED_LAYERS, random_llama(chosen.shape).shape.num_layers)
-    base, device = random_llama(chosen.shape, layers=layers), resolve_device("auto")
+    layers = min(COMPILED_LAYERS, random_llama(options.shape).shape.num_layers)
+    base, device = random_llama(options.shape, layers=layers), resolve_device("auto")
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
         settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
-        job = training_job(base, Path(folder), chosen, length).model_copy(update=settings)
-        return trained(job, base, device, deadline)
+        job = training_job(base, Path(folder), options, length).model_copy(update=settings)
+        return trained(job, base, device, options.deadline)
 
 
 def trained(
@@ -151,21 +154,19 @@ def speed_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def training_job(
-    base: LanguageModel, folder: Path, chosen: argparse.Namespace, length: int
-) -> TrainingJob:
+def training_job(base: LanguageModel, folder: Path, options: Namespace, length: int) -> TrainingJob:
     """Return a bf16 run on random tokens with one row per forward pass."""
     made = {name: folder / name for name in ("rows", "out", "resume")}
     for place in made.values():
         place.mkdir()
-    num_steps = uncounted(chosen.rows_per_step) + COUNTED_STEPS
-    random_rows(made["rows"], num_steps * chosen.rows_per_step, length, vocabulary=32000)
+    num_steps = uncounted(options.rows_per_step) + COUNTED_STEPS
+    random_rows(made["rows"], num_steps * options.rows_per_step, length, vocabulary=32000)
     return TrainingJob(
         base_model=base.identity(),
-        method=METHODS.parse({"name": chosen.method}, "perf/gpu").identity(),
+        method=METHODS.parse({"name": options.method}, "perf/gpu").identity(),
         training=Training(
             learning_rate=1e-5,
-            tokens_per_step=chosen.rows_per_step * length,
+            tokens_per_step=options.rows_per_step * length,
             warmup_steps=1,
             schedule="constant",
             precision="bf16",
@@ -185,4 +186,4 @@ def training_job(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(section(__doc__, measurements, compiling=False, rows_per_step=1, method="none"))

@@ -2,28 +2,28 @@
 
 The script invents about 10,000 cells: 36 methods, three seeds, and 96 combinations of task and
 length (perplexity, RULER's thirteen tasks, LongBench's sixteen, passkey, needle, many-shot), each
-with 100 answers. The time includes the comparisons between methods, but not reading a store. Before
-it prints, the script checks the numbers of cells and samples, and reads all rows of every view.
+with 100 answers. The time includes the comparisons between methods, but not reading a store. A
+query fetches the first row of a view and counts its rows. Before it prints, the script checks the
+numbers of cells and samples; it reads all rows of a view before it times the query.
 
-    python perf/large_catalog.py [--answers 100] [--out docs/performance/large_catalog.json]
+    python perf/large_catalog.py [--answers 100] [--out FILE.json]
 """
 
 from __future__ import annotations
 
-import tempfile
-import time
+from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from figures import command_line, publish
+from measuring import Row, Timed, at_most, measure, timed
 
 import catalog.comparisons
 from catalog.build import write_tables
 from catalog.queries import open_catalog
-from lce_core.store.records import environment
 
 SEEDS = (0, 1, 2)
 METHODS = (("none", True), *((f"method_{number}", number % 2 == 0) for number in range(35)))
@@ -37,64 +37,44 @@ TASKS = {
     "needle": (("single",), LENGTHS),
     "many_shot": (("shots_10", "shots_100", "shots_1000"), LENGTHS),
 }
-LIMIT_SECONDS, LIMIT_VIEW_SECONDS = 20.0, 0.3
 
 
-def main() -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--answers", type=int, default=100, help="scored prompts of each cell")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
-        found = measure(Path(folder) / "catalog.duckdb", options.answers)
-    print(f"{found['cells']} cells, {found['samples']} samples, {found['bytes'] / 1e6:.0f} MB\n")
-    print("| what | rows | seconds | limit |\n|---|--:|--:|--:|")
-    print(f"| tables to catalog | | {found['seconds']:.2f} | {LIMIT_SECONDS:g} |")
-    print(f"| of it comparisons | | {found['comparisons']:.2f} | |")
-    for view, (rows, seconds) in found["views"].items():
-        print(
-            f"| first row and count of `{view}` | {rows} | {seconds:.3f} | {LIMIT_VIEW_SECONDS} |"
-        )
-    publish(found, options.out)
-
-
-def measure(path: Path, answers: int) -> dict[str, Any]:
-    tables = made_up(answers)
-    spent: list[float] = []
+def rows(options: Namespace) -> Iterator[Row]:
+    tables, path = made_up(options.answers), options.folder / "catalog.duckdb"
+    spent: list[Timed] = []
     fill = catalog.comparisons.fill_comparisons
 
-    def timed(connection: Any) -> None:
-        start = time.perf_counter()
-        fill(connection)
-        spent.append(time.perf_counter() - start)
+    def timed_fill(connection: Any) -> None:
+        spent.append(timed(lambda: fill(connection)))
 
-    catalog.comparisons.fill_comparisons = timed
-    start = time.perf_counter()
-    write_tables(tables, path)
-    seconds = time.perf_counter() - start
+    with mock.patch.object(catalog.comparisons, "fill_comparisons", timed_fill):
+        built = timed(lambda: write_tables(tables, path))
     with open_catalog(path) as connection:
-        counts = [
-            connection.execute(f"SELECT count(*) FROM store.{name}").fetchall()[0][0]
-            for name in ("cell", "sample")
-        ]
-        assert counts == [tables["cell"].num_rows, tables["sample"].num_rows]
-        names = connection.execute(
+
+        def count(table: str) -> int:
+            ((number,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+            return int(number)
+
+        cells, samples = count("store.cell"), count("store.sample")
+        assert (cells, samples) == (tables["cell"].num_rows, tables["sample"].num_rows)
+        size = f"{cells:,} cells, {samples:,} samples, {path.stat().st_size / 1e6:.0f} MB"
+        limit = at_most(built.wall, 20.0)
+        yield {"what": f"catalog of {size}", "rows": None, "seconds": built.wall, "limit": limit}
+        yield {"what": "of it comparisons", "rows": None, "seconds": spent[0].wall, "limit": None}
+        views = connection.execute(
             "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
         ).fetchall()
-        views = {name: _asked(connection, name) for (name,) in sorted(names)}
-    return {
-        "cells": counts[0], "samples": counts[1], "bytes": path.stat().st_size,
-        "seconds": seconds, "comparisons": spent[0], "views": views,
-        "environment": environment(),
-    }  # fmt: skip
-
-
-def _asked(connection: Any, view: str) -> tuple[int, float]:
-    """Return the number of rows of a view, and the seconds of fetching one row and counting all."""
-    connection.execute(f"FROM {view}").fetchall()
-    start = time.perf_counter()
-    connection.execute(f"FROM {view} LIMIT 1").fetchall()
-    ((rows,),) = connection.execute(f"SELECT count(*) FROM {view}").fetchall()
-    return rows, time.perf_counter() - start
+        for (view,) in sorted(views):
+            connection.execute(f"FROM {view}").fetchall()
+            asked = timed(
+                lambda view=view: (
+                    connection.execute(f"FROM {view} LIMIT 1").fetchall(),
+                    count(view),
+                )
+            )
+            limit = at_most(asked.wall, 0.3)
+            figures = {"rows": asked.result[1], "seconds": asked.wall, "limit": limit}
+            yield {"what": f"query of `{view}`", **figures}
 
 
 def made_up(answers: int) -> dict[str, pa.Table]:
@@ -103,7 +83,13 @@ def made_up(answers: int) -> dict[str, pa.Table]:
     cells: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []
     samples: list[pa.Table] = []
-    for method, frozen, seed, benchmark, task, length in _planned():
+    combinations = [
+        (benchmark, task, length)
+        for benchmark, (tasks, lengths) in TASKS.items()
+        for task, length in product(tasks, lengths)
+    ]
+    for (method, frozen), seed, combination in product(METHODS, SEEDS, combinations):
+        benchmark, task, length = combination
         short = f"{len(cells):012}"
         is_text = benchmark == "perplexity"
         values = rng.normal(2.0, 0.3, answers) if is_text else 1.0 * (rng.random(answers) < 0.7)
@@ -136,7 +122,8 @@ def made_up(answers: int) -> dict[str, pa.Table]:
         )  # fmt: skip
     study = {
         "study": "made-up", "hypothesis": "h", "base_model": "base",
-        "target_context": TARGET, "trained_context": TRAINED,
+        "target_context": TARGET, "trained_context": TRAINED, "match": "tokens",
+        "arguments": "made-up",
     }  # fmt: skip
     return {
         "study": pa.Table.from_pylist([study]),
@@ -146,14 +133,5 @@ def made_up(answers: int) -> dict[str, pa.Table]:
     }
 
 
-def _planned() -> Iterator[tuple[str, bool, int, str, str, int]]:
-    for method, frozen in METHODS:
-        for seed in SEEDS:
-            for benchmark, (tasks, lengths) in TASKS.items():
-                for task in tasks:
-                    for length in lengths:
-                        yield method, frozen, seed, benchmark, task, length
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, answers=100)

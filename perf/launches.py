@@ -13,7 +13,7 @@ has the forward and backward pass of a training step, for all methods that can b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,10 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import page_tables
 import torch
+from measuring import Row, alike, markdown, page_tables
+from operations import Operations
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from lce_core.attention import causal, flash, stock
 from lce_core.attention.cache import PreallocatedCache
@@ -41,8 +41,6 @@ HERE = Path(__file__).resolve().parent
 WINDOW, CHUNK = 32768, 4096
 """Tokens of the text, and of the chunk that a chunked prefill adds to it."""
 META = torch.device("meta")
-_FREE = ("detach", "alias", "_unsafe_view", "empty", "empty_like", "new_empty", "empty_strided")
-"""Operations that start no work although their schema declares no view: no kernel runs."""
 _WAITS = ("_local_scalar_dense", "nonzero", "bincount", "unique", "_unique2", "masked_select")
 """Operations that wait until the device has computed their input."""
 _READS = (
@@ -59,27 +57,9 @@ class Count:
     launches: int = 0
     waits: int = 0
 
-
-class _Operations(TorchDispatchMode):
-    def __init__(self, count: Count) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._count = count
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Inference mode hands over operations such as `to` and `matmul` whole; count their parts.
-        with self:
-            found = func.decompose(*args, **(kwargs or {}))
-        if found is not NotImplemented:
-            return found
-        name = func.name().removeprefix("aten::").partition(".")[0]
-        if name in _WAITS:
-            self._count.waits += 1
-        is_view = any(
-            one.alias_info and not one.alias_info.is_write for one in func._schema.returns
-        )
-        if not is_view and name not in _FREE:
-            self._count.launches += 1
-        return func(*args, **(kwargs or {}))
+    def add(self, name: str, _: object) -> None:
+        self.launches += 1
+        self.waits += name in _WAITS
 
 
 class _Calls(TorchFunctionMode):
@@ -126,7 +106,7 @@ def counting(*, training: bool = False) -> Iterator[Count]:
         for module in (torch.nn.functional, causal):
             stack.enter_context(mock.patch.object(module, "scaled_dot_product_attention", _flash))
         stack.enter_context(torch.inference_mode(mode=not training))
-        stack.enter_context(_Operations(count))
+        stack.enter_context(Operations(count.add, parts=True))
         stack.enter_context(_Calls(count))
         yield count
 
@@ -134,7 +114,7 @@ def counting(*, training: bool = False) -> Iterator[Count]:
 def base_model(layers: int) -> LanguageModel:
     """Return a Llama of 7B width with this number of layers."""
     add_plugin_folders((HERE / "plugins",))
-    return MODELS.parse({"name": "random_llama", "layers": layers}, "perf/launches")
+    return MODELS.parse({"name": "random_llama", "layers": layers}, "perf")
 
 
 def extended(method: str, layers: int, *, training: bool = False) -> ExtendedModel:
@@ -152,14 +132,11 @@ def extended(method: str, layers: int, *, training: bool = False) -> ExtendedMod
 
 
 def plugin(method: str) -> Method:
-    return METHODS.parse({"name": method, **parameters(method)}, "perf/launches")
-
-
-def parameters(method: str) -> dict[str, Any]:
-    """Return the parameters of the method: {} if it needs none, else those of its last example."""
+    """Return the method, with the parameters of its last example if it needs any."""
     fields = METHODS.load(method).model_fields.values()
     needed = any(one.is_required() for one in fields)
-    return dict(METHODS.load(method).examples[-1]) if needed else {}
+    parameters = METHODS.load(method).examples[-1] if needed else {}
+    return METHODS.parse({"name": method, **parameters}, "perf")
 
 
 def passes(model: ExtendedModel) -> dict[str, Count]:
@@ -183,14 +160,14 @@ def passes(model: ExtendedModel) -> dict[str, Count]:
     return {name: found[name] for name in ("forward", "prefill", "decode")}
 
 
-def measured(method: str) -> tuple[int, ...]:
-    """Return launches and waits per layer of the three passes, then waits of a pass."""
+def measured(method: str) -> Row:
+    """Return launches and waits per layer of the three passes, and the waits of the rest."""
     one, two = (passes(extended(method, layers)) for layers in (1, 2))
-    return (
-        *(two[name].launches - one[name].launches for name in one),
-        sum(two[name].waits - one[name].waits for name in one),
-        *(count.waits for count in one.values()),
-    )
+    return {
+        **{name: two[name].launches - one[name].launches for name in one},
+        "waits": sum(two[name].waits - one[name].waits for name in one),
+        "waits per pass": ", ".join(str(count.waits) for count in one.values()),
+    }
 
 
 def trainable(method: str) -> bool:
@@ -223,53 +200,31 @@ def training_passes(model: ExtendedModel) -> dict[str, Count]:
     return found
 
 
-def measured_training(method: str) -> tuple[int, ...]:
-    """Return launches per layer of the forward and the backward pass, then the waits of both."""
-    one, two = (
-        training_passes(extended(method, layers, training=True)).values() for layers in (1, 2)
-    )
-    pairs = [*zip(one, two, strict=True)]
-    return (
-        *(more.launches - less.launches for less, more in pairs),
-        sum(more.waits - less.waits for less, more in pairs),
-    )
+def measured_training(method: str) -> Row:
+    """Return launches per layer of the forward and the backward pass, and the waits of both."""
+    one, two = (training_passes(extended(method, layers, training=True)) for layers in (1, 2))
+    return {
+        **{name: two[name].launches - one[name].launches for name in one},
+        "waits": sum(two[name].waits - one[name].waits for name in one),
+    }
+
+
+def _sorted(rows: Iterable[Row]) -> str:
+    return markdown(sorted(rows, key=lambda row: list(row.values())[1:]))
 
 
 def table() -> str:
     """Return the Markdown table of all methods for inference."""
-    head = "| methods | forward | prefill | decode | waits | waits per pass |"
-    return _grouped(head, METHODS.names(), measured, numbers=4)
+    return _sorted(alike(METHODS.names(), measured))
 
 
 def training_table() -> str:
     """Return the Markdown table of all methods that can be trained."""
-    methods = [name for name in METHODS.names() if trainable(name)]
-    return _grouped(
-        "| methods | forward | backward | waits |", methods, measured_training, numbers=3
-    )
+    return _sorted(alike(filter(trainable, METHODS.names()), measured_training))
 
 
-def _grouped(
-    head: str, names: Iterable[str], measure: Callable[[str], tuple[int, ...]], *, numbers: int
-) -> str:
-    """Return a table of counts, of which the last column lists those after `numbers`.
-
-    Methods with equal counts share a row.
-    """
-    rows: dict[tuple[int, ...], list[str]] = {}
-    for name in names:
-        rows.setdefault(measure(name), []).append(name)
-    rest = head.count("|") - 2 - numbers
-    lines = [head, f"|---|{'--:|' * numbers}{'---|' * rest}"]
-    for counts, methods in sorted(rows.items()):
-        cells = [f"{number:,}" for number in counts[:numbers]]
-        cells += [", ".join(map(str, counts[numbers:]))] * rest
-        lines.append(f"| {', '.join(methods)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-TABLES: dict[str, Callable[[], str]] = {"launches": table, "training launches": training_table}
+TABLES = {"launches": table, "training launches": training_table}
 """The tables of the page, by the name in the comments around them."""
 
 if __name__ == "__main__":
-    page_tables.main(TABLES, __doc__)
+    page_tables(__doc__, TABLES)

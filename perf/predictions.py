@@ -23,14 +23,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
-import page_tables
 import torch
+from launches import WINDOW as ROW
+from launches import plugin
+from measuring import Row, alike, markdown, page_tables
+from operations import Operations
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, masking_utils
 
 from lce_core.methods import METHODS
@@ -41,7 +41,7 @@ from lce_core.training import fallbacks, recomputation
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
 
-ROW = 32768
+BASE: LanguageModel = MODELS.load("llama2_7b")()
 ROWS_PER_STEP = 256
 """Rows of a step in recipe lceg_code."""
 H100_BYTES = 85_000_000_000
@@ -78,13 +78,12 @@ SUM_BYTES = {("fp32", True): 12, ("bf16", True): 6, ("bf16", False): 109}
 """Bytes per parameter that adding a row's gradients to their sum reads and writes; as above."""
 
 
-def job(method: str | None, states: str, processes: int) -> TrainingJob:
+def job(method: str, states: str, processes: int) -> TrainingJob:
     """Return a training run of Llama-2-7B with one row per pass, as recipe lceg_code trains it."""
-    chosen = method and METHODS.parse({"name": method, **needed(method)}, "perf/predictions")
     training = {"learning_rate": 2e-5, "tokens_per_step": ROWS_PER_STEP * ROW, "precision": "bf16"}
     return TrainingJob(
         base_model={},
-        method=chosen.identity() if chosen else None,
+        method=plugin(method).identity(),
         training=Training.model_validate({**training, "state_precision": states}),
         from_scratch=True,
         base_folder=None,
@@ -100,64 +99,42 @@ def job(method: str | None, states: str, processes: int) -> TrainingJob:
     )
 
 
-def needed(method: str) -> dict[str, Any]:
-    """Return parameters of the method's last example if it needs any, else {}."""
-    fields = METHODS.load(method).model_fields.values()
-    return dict(METHODS.load(method).examples[-1]) if any(f.is_required() for f in fields) else {}
+def memory(method: str) -> Row:
+    """Return what layers keep and the memory of a run on one H100 and on each of eight."""
+    found: dict[str, str] = {}
+    for where, gigabytes, states, processes in (
+        ("one H100, bf16 states: kept", "GB", "bf16", 1),
+        ("eight H100s, fp32 states: kept", "GB each", "fp32", 8),
+    ):
+        run = job(method, states, processes)
+        first = fallbacks.worth_trying(run, BASE, GPU, H100_BYTES)[0]
+        found[where] = f"`{first.kept}`"
+        found[gigabytes] = f"{fallbacks.need(first, BASE, GPU).total / 1e9:.1f}"
+    return found
 
 
 def memory_table() -> str:
     """Return the Markdown table of all methods that train; equal methods share a row."""
-    base, rows = _base(), dict[tuple[str, ...], list[str]]()
-    for method in METHODS.names():
-        if METHODS.load(method).training != "none":
-            cells: list[str] = []
-            for states, processes in (("bf16", 1), ("fp32", 8)):
-                wanted = job(method, states, processes)
-                first = fallbacks.worth_trying(wanted, base, GPU, H100_BYTES)[0]
-                need = fallbacks.need(first, base, GPU)
-                cells += [f"`{first.kept}`", f"{need.total / 1e9:.1f}"]
-            rows.setdefault(tuple(cells), []).append(method)
-    lines = [
-        "| methods | one H100, bf16 states: kept | GB | eight H100s, fp32 states: kept | GB |",
-        "|---|---|--:|---|--:|",
-    ]
-    lines += [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in rows.items()]
-    return "\n".join(lines)
-
-
-def _base() -> LanguageModel:
-    base: LanguageModel = MODELS.load("llama2_7b")()
-    return base
-
-
-class _Bytes(TorchDispatchMode):
-    """Add up what operations other than products, attention and views read and write."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.total = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name = func.name()
-        is_view = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
-        other = any(
-            part in name for part in ("mm", "attention", "empty", "detach", "_view", "prim")
-        )
-        if not is_view and not other:
-            tensors = [t for t in tree_leaves((args, result)) if isinstance(t, torch.Tensor)]
-            self.total += sum(tensor.nbytes for tensor in tensors)
-        return result
+    trained = [name for name in METHODS.names() if METHODS.load(name).training != "none"]
+    return markdown(alike(trained, memory))
 
 
 def eager_bytes(states: str, kept: str) -> float:
-    """Return the bytes per token that one layer's operations read and write in both passes."""
-    base, totals = _base(), []
+    """Return the bytes per token that one layer's operations read and write in both passes.
+
+    Products and attention do not count.
+    """
+    totals = []
     for layers in (1, 2):
-        config = base.config()  # type: ignore[attr-defined]
+        config = BASE.config()  # type: ignore[attr-defined]
         config.num_hidden_layers = layers
         dtype = torch.bfloat16 if states == "bf16" else torch.float32
+        moved: list[int] = []
+
+        def count(name: str, tensors: list[torch.Tensor], moved: list[int] = moved) -> None:
+            if not any(part in name for part in ("mm", "attention", "empty", "prim")):
+                moved.append(sum(tensor.nbytes for tensor in tensors))
+
         with (
             FakeTensorMode(),
             mock.patch.object(masking_utils, "find_packed_sequence_indices", return_value=None),
@@ -168,15 +145,15 @@ def eager_bytes(states: str, kept: str) -> float:
             recomputation.enable(model, kept)
             module = LossModel(model, "bf16" if states == "fp32" else "fp32", kept).train()
             ids, weights = torch.zeros(1, ROW, dtype=torch.int64), torch.ones(1, ROW)
-            with _Bytes() as counted:
+            with Operations(count):
                 module(ids, weights).backward()
-        totals.append(counted.total)
+        totals.append(sum(moved))
     return (totals[1] - totals[0]) / ROW
 
 
 def compiled_bytes(states: str) -> float:
     """Return the same for compiled layers that recompute their forward pass."""
-    shape, element = _base().shape, 4 if states == "fp32" else 2
+    shape, element = BASE.shape, 4 if states == "fp32" else 2
     # Forwards: two norms read the residual stream (2) and write their output (2); two sums read two
     # inputs and write one (6); gate, up and their product (3 m). Rotation: queries and keys, read
     # and written (4). The backward pass moves twice as much.
@@ -208,11 +185,10 @@ PARTS = ("products", "attention", "memory", "launches", "states")
 
 def seconds(way: Way) -> dict[str, float]:
     """Return the seconds of each part for one row on one GPU."""
-    base, rates = _base(), way.rates
-    shape, parameters = base.shape, num_parameters(base)
-    weights = matmul_parameters(shape, base.geometry)
+    rates, shape, parameters = way.rates, BASE.shape, num_parameters(BASE)
+    weights = matmul_parameters(shape, BASE.geometry)
     head = shape.vocab_size * shape.hidden_size
-    width = base.geometry.num_heads * base.geometry.head_dim
+    width = BASE.geometry.num_heads * BASE.geometry.head_dim
     unit = shape.num_layers * width * ROW * ROW
     again = way.kept == "full"
     passed = compiled_bytes(way.states) if way.compiled else eager_bytes(way.states, way.kept)
@@ -230,25 +206,19 @@ def seconds(way: Way) -> dict[str, float]:
 
 def time_table() -> str:
     """Return the Markdown table of seconds per row, speed and MFU."""
-    base = _base()
-    flops = training_flops(base.shape, base.geometry, ROW)
-    lines = [
-        f"| H100s | states | {' | '.join(PARTS)} | sum | gathers | tokens/s per GPU | MFU |",
-        f"|---|---|{'--:|' * (len(PARTS) + 4)}",
-    ]
+    flops, rows = training_flops(BASE.shape, BASE.geometry, ROW), []
     for way in WAYS:
         found = seconds(way)
-        total = sum(found[part] for part in PARTS)
-        cells = " | ".join(f"{found[part]:.2f}" for part in PARTS)
-        speed = ROW / total
-        lines.append(
-            f"| {way.name} | {way.states} | {cells} | {total:.2f} | {found['gathers']:.2f} |"
-            f" {speed:,.0f} | {speed * flops / H100_PEAK_FLOPS:.2f} |"
-        )
-    return "\n".join(lines)
+        found["sum"] = sum(found[part] for part in PARTS)
+        speed = ROW / found["sum"]
+        row: Row = {name: f"{found[name]:.2f}" for name in (*PARTS, "sum", "gathers")}
+        mfu = f"{speed * flops / H100_PEAK_FLOPS:.2f}"
+        names = {"H100s": way.name, "state precision": way.states}
+        rows.append({**names, **row, "tokens/s per GPU": speed, "MFU": mfu})
+    return markdown(rows)
 
 
 TABLES = {"memory": memory_table, "time": time_table}
 
 if __name__ == "__main__":
-    page_tables.main(TABLES, __doc__)
+    page_tables(__doc__, TABLES)

@@ -9,37 +9,28 @@ whose data set has no --data-folder is skipped.
 
 from __future__ import annotations
 
-import argparse
 import statistics
+import sys
 import tempfile
-import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import Row, Timed, measure, timed
 
 from lce_core.benchmarks import BENCHMARKS, CellRequest
 from lce_core.benchmarks._prompted import cache as prompt_cache
 from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.errors import UnavailableError
 from lce_core.models import MODELS
-from lce_core.store.records import environment
 
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-folder", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--samples", type=int, default=20)
-    parser.add_argument("--questions", type=int, default=200)
-    parser.add_argument("--reads", type=int, default=5)
-    options = parser.parse_args()
-    print("| prompts | number | tokens | built, s | read, s | ratio | MB |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
+def rows(options: Namespace) -> Iterator[Row]:
     count = {"num_samples": options.samples}
     for name, task, parameters in (
         ("ruler", "niah_multikey_1", count),
@@ -53,52 +44,48 @@ def main() -> None:
         ("longbench", "multi_news", count),
     ):
         try:
-            print(row(options, name, task, parameters), flush=True)
+            yield {"prompts": f"{name} {task}", **figures(options, name, task, parameters)}
         except UnavailableError as error:
-            print(f"| {name} {task} | {str(error).split('.')[0]} |")
-    where = environment()
-    print(f"\n{vars(options)}")
-    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
+            print(f"{name} {task} skipped: {error}", file=sys.stderr)
 
 
-def row(options: argparse.Namespace, name: str, task: str, parameters: dict[str, Any]) -> str:
+def figures(options: Namespace, name: str, task: str, parameters: dict[str, Any]) -> Row:
     benchmark: Any = BENCHMARKS.parse({"name": name, **parameters}, "perf")
     folders = dict(entry.split("=", 1) for entry in options.data_folder)
-    with tempfile.TemporaryDirectory() as folder:
-        request = CellRequest(
-            model=None,  # type: ignore[arg-type]
-            tokenizer=BASE.tokenizer(None),
-            base_model=BASE,
-            held_out=None,  # type: ignore[arg-type]
-            task=task,
-            eval_length=options.length,
-            seed=0,
-            data_folders={name: Path(path) for name, path in folders.items()},
-            prompt_folder=Path(folder),
-        )
-        built, expected = timed(lambda: benchmark.prompts(request))
-        reads = [timed(lambda: benchmark.prompts(request)) for _ in range(options.reads)]
-        (file,) = Path(folder).iterdir()
-        size = file.stat().st_size
-    for _, found in reads:
-        for one, other in zip(expected, found, strict=True):
-            assert np.array_equal(one.ids, other.ids)
-            assert replace(one, ids=other.ids).__dict__ == other.__dict__
-    read = statistics.median(taken for taken, _ in reads)
-    num_tokens = sum(len(prompt.ids) for prompt in expected)
-    return (
-        f"| {name} {task} | {len(expected)} | {num_tokens:,} | {built:.2f} | {read:.4f}"
-        f" | {built / read:.0f} | {size / 1e6:.2f} |"
+    request = CellRequest(
+        model=None,  # type: ignore[arg-type]
+        tokenizer=BASE.tokenizer(None),
+        base_model=BASE,
+        held_out=None,  # type: ignore[arg-type]
+        task=task,
+        eval_length=options.length,
+        seed=0,
+        data_folders={name: Path(path) for name, path in folders.items()},
+        prompt_folder=Path(tempfile.mkdtemp(dir=options.folder)),
     )
 
+    def prompts() -> Timed:
+        # Without prompts cached in memory.
+        prompt_cache.CACHE = PromptCache(max_tokens=0, dear_seconds=0)
+        return timed(lambda: benchmark.prompts(request))
 
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds and the result of one call, without prompts cached in memory."""
-    prompt_cache.CACHE = PromptCache(max_tokens=0, dear_seconds=0)
-    clock = time.perf_counter()
-    found = run()
-    return time.perf_counter() - clock, found
+    built, *reads = [prompts() for _ in range(1 + options.reads)]
+    for one, other in (
+        (a, b) for read in reads for a, b in zip(built.result, read.result, strict=True)
+    ):
+        assert np.array_equal(one.ids, other.ids)
+        assert replace(one, ids=other.ids).__dict__ == other.__dict__
+    (file,) = request.prompt_folder.iterdir()
+    read = statistics.median(read.wall for read in reads)
+    return {
+        "number": len(built.result),
+        "tokens": sum(len(prompt.ids) for prompt in built.result),
+        "built, s": built.wall,
+        "read, s": read,
+        "ratio": built.wall / read,
+        "MB": file.stat().st_size / 1e6,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, data_folder=(), length=8192, samples=20, questions=200, reads=5)

@@ -2,44 +2,32 @@
 
 The study has one tiny model, five methods, a hundred tasks at twenty lengths, and a hundred answers
 per cell. The script times `lce run`; the same command again, which must compute nothing and start
-one Prefect task; `lce rebuild catalog`, which must not change the catalog's digest; `lce report`;
-and one query to the catalog and to MLflow, with equal results. For comparison it runs a naive flow
-twice: one Prefect task per cell, with persisted results and caching by inputs. The naive flow has
-fewer cells, so its rerun is compared per cell.
+one Prefect task; `lce rebuild catalog`, which must not change the catalog's digest; and `lce
+report`. For comparison it runs a naive flow twice: one Prefect task per cell, with persisted
+results and caching by inputs. The naive flow has fewer cells, so its rerun is compared per cell.
 
-    python perf/scale.py [--cells 10000] [--naive 1000] [--out docs/performance/scale.json]
+    python perf/scale.py [--cells 10000] [--naive 1000] [--out FILE.json]
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from figures import command_line, publish
-from searching import searching_seconds
-from study import LCE, computed, task_runs, timed
+from measuring import Row, at_least, at_most, measure
+from study import LCE, computed, run, task_runs
 
 from catalog.queries import logical_digest, run_query
 from flows.servers.temporary_server import client_settings, temporary_server
-from lce_core.store.records import environment
 
 PLUGINS = Path(__file__).resolve().parent / "plugins"
 METHODS = ("none", "pi", "ntk_aware", "dynamic_ntk_aware", "yarn")
 NUM_TASKS, NUM_SAMPLES = 100, 100
-LIMITS = {
-    "run, ms a cell": 30.0,
-    "everything done, s": 20.0,
-    "everything done, Prefect tasks": 1,
-    "catalog from the store, s": 20.0,
-    "report, s": 30.0,
-    "report, MB": 10.0,
-    "naive rerun, times ours by the cell": 20.0,
-}
-"""Maximum value of each figure; for the last figure the minimum."""
 NAIVE = """
 import json
 import sys
@@ -63,77 +51,51 @@ print(json.dumps([time.perf_counter() - begun, value]))
 """Script of the naive flow; it prints the flow's seconds without imports, and a sum to compare."""
 
 
-def main() -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--cells", type=int, default=10_000, help="approximate number of cells")
-    parser.add_argument("--naive", type=int, default=1000, help="cells of the naive flow")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
-        found = measure(Path(folder), options.cells, options.naive)
-    print(f"{found['cells']:,} cells, {found['answers']:,} answers\n")
-    print("| what | measured | limit |\n|---|--:|--:|")
-    for what, value in found["figures"].items():
-        print(f"| {what} | {value:,.5g} | {LIMITS.get(what, '-')} |")
-    publish(found, options.out)
-
-
-def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
-    """Return all figures, after checking that reruns and rebuilds change nothing."""
-    home, file = folder / "home", folder / "scale.yaml"
-    lengths = max(1, round(cells / len(METHODS) / NUM_TASKS))
+def rows(options: Namespace) -> Iterator[Row]:
+    """Yield all figures, and check that reruns and rebuilds change nothing."""
+    home, file = options.folder / "home", options.folder / "scale.yaml"
+    lengths = max(1, round(options.cells / len(METHODS) / NUM_TASKS))
     file.write_text(yaml.safe_dump(study(lengths)), encoding="utf-8")
-    run = [*LCE, "run", str(file), "--plugins", str(PLUGINS), "--slots", "2"]
-    first, output = timed(run, home)
+
+    def row(what: str, value: float, limit: float | None = None) -> Row:
+        return {"what": what, "measured": value, "limit": at_most(value, limit)}
+
+    command = [*LCE, "run", str(file), "--plugins", str(PLUGINS), "--slots", "2"]
+    first = run(command, home)
     catalog = home / "catalog.duckdb"
     digest, tasks = logical_digest(catalog), task_runs(home)
-    ((num_cells, answers),) = run_query(
+    ((cells, answers),) = run_query(
         catalog, "SELECT (SELECT count(*) FROM scores), (SELECT count(*) FROM samples)"
     )[1]
-    assert num_cells == lengths * len(METHODS) * NUM_TASKS
-    assert answers == num_cells * NUM_SAMPLES
-    again, second = timed(run, home)
-    assert computed(second) == 0, second
-    assert computed(output) >= num_cells
+    assert cells == lengths * len(METHODS) * NUM_TASKS
+    assert answers == cells * NUM_SAMPLES
+    assert computed(first.output) >= cells
+    yield row(f"run of {cells:,} cells, {answers:,} answers, s", first.wall)
+    yield row("run, ms a cell", 1000 * first.wall / cells, 30.0)
+    again = run(command, home)
+    assert computed(again.output) == 0, again.output
     assert logical_digest(catalog) == digest
-    done_tasks = task_runs(home) - tasks
-    rebuilt, _ = timed([*LCE, "rebuild", "catalog"], home)
+    yield row("everything done, s", again.wall, 20.0)
+    yield row("everything done, ms a cell", 1000 * again.wall / cells)
+    yield row("everything done, Prefect tasks", task_runs(home) - tasks, 1)
+    yield row("catalog from the store, s", run([*LCE, "rebuild", "catalog"], home).wall, 20.0)
     assert logical_digest(catalog) == digest
-    reported, _ = timed([*LCE, "report", "scale"], home)
-    searching = searching_seconds(home, "scale", "coins")
-    script = folder / "naive.py"
+    yield row("report, s", run([*LCE, "report", "scale"], home).wall, 30.0)
+    yield row("report, MB", (home / "reports" / "scale.html").stat().st_size / 1e6, 10.0)
+    script = options.folder / "naive.py"
     script.write_text(NAIVE, encoding="utf-8")
-    with temporary_server(folder / "naive") as server:
-        to_server = client_settings(folder / "naive", server.wait_ready(), server.secret)
-
-        def naively() -> tuple[float, float]:
-            command = [sys.executable, str(script), str(naive)]
-            seconds, value = json.loads(timed(command, folder / "naive", **to_server)[1])
-            return seconds / naive, value
-
-        naive_first, value = naively()
-        naive_again, value_again = naively()
-    assert value == value_again
-    figures = {
-        "run, s": first,
-        "run, ms a cell": 1000 * first / num_cells,
-        "everything done, s": again,
-        "everything done, ms a cell": 1000 * again / num_cells,
-        "everything done, Prefect tasks": done_tasks,
-        "catalog from the store, s": rebuilt,
-        "report, s": reported,
-        "report, MB": (home / "reports" / "scale.html").stat().st_size / 1e6,
-        "means by method and length from the catalog, s": searching["catalog"],
-        "the same by MLflow's search API, s": searching["mlflow"],
-        f"naive flow of {naive:,}, ms a cell": 1000 * naive_first,
-        f"naive flow of {naive:,} again, ms a cell": 1000 * naive_again,
-        "naive rerun, times ours by the cell": naive_again * num_cells / again,
-    }
-    return {
-        "figures": figures,
-        "cells": num_cells,
-        "answers": answers,
-        "environment": environment(),
-    }
+    naive = options.folder / "naive"
+    with temporary_server(naive) as server:
+        to_server = client_settings(naive, server.wait_ready(), server.secret)
+        flow = [sys.executable, str(script), str(options.naive)]
+        once, twice = (json.loads(run(flow, naive, **to_server).output) for _ in range(2))
+    assert once[1] == twice[1]
+    yield row(f"naive flow of {options.naive:,}, ms a cell", 1000 * once[0] / options.naive)
+    each = twice[0] / options.naive
+    yield row(f"naive flow of {options.naive:,} again, ms a cell", 1000 * each)
+    ratio = each * cells / again.wall
+    what = "naive rerun, times ours by the cell"
+    yield {"what": what, "measured": ratio, "limit": at_least(ratio, 20.0)}
 
 
 def study(lengths: int) -> dict[str, Any]:
@@ -163,4 +125,4 @@ def study(lengths: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, cells=10_000, naive=1000)

@@ -1,10 +1,10 @@
 """Measure the toy study: first run, rerun with everything done, `lce plan` and `lce sql`.
 
 The script runs `lce run toy` in an empty store and again, and checks that the second run computed
-nothing and did not change the catalog. Times are wall seconds of whole commands; limits are those
-of docs/performance.md. The script takes about as long as the study.
+nothing and did not change the catalog. Times are wall seconds of whole commands; quick commands run
+five times, and the median counts. The script takes about as long as the study.
 
-    python perf/study.py [--out docs/performance/study.json]
+    python perf/study.py [--out FILE.json]
 """
 
 from __future__ import annotations
@@ -17,86 +17,68 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from figures import command_line, publish
+from measuring import Row, at_most, measure
 
-from catalog.queries import logical_digest, run_query
-from lce_core.store.records import environment
+from catalog.queries import logical_digest
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
-SPEC = [sys.executable, "-c", "import sys, lce_core.study.spec; assert 'torch' not in sys.modules"]
-SQL = ["sql", "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"]
-QUICK_RUNS = 5
-LIMITS = {
-    "toy study, cold store": None,
-    "toy study, everything done": 15.0,
-    "Prefect tasks of a run with everything done": 1,
-    "lce plan toy": 5.0,
-    "lce sql": 2.0,
-    "import lce_core.study.spec (no torch)": None,
-}
+SQL = "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"
 
 
-def main() -> None:
-    out = command_line(__doc__).parse_args().out
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
-        found = measure(Path(folder) / "home")
-    print("| what | measured | limit |\n|---|--:|--:|")
-    for what, limit in LIMITS.items():
-        value = found["figures"][what]
-        shown = str(value) if isinstance(value, int) else f"{value:.2f} s"
-        allowed = "-" if limit is None else f"{limit:g}{'' if isinstance(limit, int) else ' s'}"
-        print(f"| {what} | {shown} | {allowed} |")
-    publish(found, out, f"{found['steps']} steps")
+class Ran(NamedTuple):
+    """Wall and CPU seconds, peak memory in MB and output of a command."""
+
+    wall: float
+    cpu: float
+    megabytes: int
+    output: str
 
 
-def measure(home: Path) -> dict[str, Any]:
-    """Return all figures, after checking that a rerun changes nothing."""
-    cold, first = timed([*LCE, "run", "toy"], home)
-    catalog = home / "catalog.duckdb"
-    digest, tasks = logical_digest(catalog), task_runs(home)
-    done, second = timed([*LCE, "run", "toy"], home)
-    assert computed(second) == 0
-    assert logical_digest(catalog) == digest
-    figures: dict[str, Any] = {
-        "toy study, cold store": cold,
-        "toy study, everything done": done,
-        "Prefect tasks of a run with everything done": task_runs(home) - tasks,
-        "lce plan toy": median([*LCE, "plan", "toy"], home),
-        "lce sql": median([*LCE, *SQL], home),
-        "import lce_core.study.spec (no torch)": median(SPEC, home),
-    }
-    _, kinds = run_query(
-        catalog, "SELECT kind, count(*), sum(seconds) FROM artifacts GROUP BY ALL ORDER BY ALL"
-    )
-    return {
-        "figures": figures,
-        "steps": computed(first),
-        "worker_seconds": {kind: {"steps": n, "seconds": s} for kind, n, s in kinds},
-        "environment": environment(),
-    }
+def rows(options: Namespace) -> Iterator[Row]:
+    home = options.folder / "home"
+
+    def row(what: str, seconds: float, limit: float | None) -> Row:
+        return {"what": what, "measured": seconds, "limit": at_most(seconds, limit)}
+
+    first = run([*LCE, "run", options.study], home)
+    yield row(f"first run, {computed(first.output):,} steps, s", first.wall, None)
+    digest, tasks = logical_digest(home / "catalog.duckdb"), task_runs(home)
+    again = run([*LCE, "run", options.study], home)
+    assert computed(again.output) == 0
+    assert logical_digest(home / "catalog.duckdb") == digest
+    yield row("run with everything done, s", again.wall, 15.0)
+    yield row("Prefect tasks of a run with everything done", task_runs(home) - tasks, 1)
+    for arguments, limit in (["plan", options.study], 5.0), (["sql", SQL], 2.0):
+        seconds = [run([*LCE, *arguments], home).wall for _ in range(5)]
+        yield row(f"lce {arguments[0]}, s", statistics.median(seconds), limit)
 
 
-def timed(command: list[str], home: Path, **more: str) -> tuple[float, str]:
-    """Run a command that must succeed; return its wall seconds and its output."""
+def run(command: list[str], home: Path, **variables: str) -> Ran:
+    """Run a command that must succeed, without the user's settings of Prefect and MLflow."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
-    began = time.perf_counter()
-    answer = subprocess.run(
-        command,
-        env={**kept, **more, "LCE_HOME": str(home)},
-        cwd=home.parent,  # a folder without Prefect settings
-        capture_output=True,
-        text=True,
-    )
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    return time.perf_counter() - began, answer.stdout
-
-
-def median(command: list[str], home: Path) -> float:
-    """Return the median wall seconds of a quick command."""
-    return statistics.median(timed(command, home)[0] for _ in range(QUICK_RUNS))
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            env={**kept, **variables, "LCE_HOME": str(home)},
+            cwd=home.parent,  # a folder without Prefect settings
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        assert process.stdout
+        output = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)  # with the memory of this process alone
+        wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        assert process.returncode == 0, errors.read()[-2000:]
+    return Ran(wall, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024, output)
 
 
 def computed(output: str) -> int:
@@ -113,4 +95,4 @@ def task_runs(home: Path) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, study="toy")

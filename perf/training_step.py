@@ -2,8 +2,8 @@
 
 Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward,
 with the sizes of a Llama head. The script checks that loss and gradients are equal, then times both
-one right after the other in alternating order, and prints the median ratio. Memory is the peak of
-torch's allocator during one call, with gradients and logits.
+one right after the other in alternating order, and prints the median ratio of CPU time. Memory is
+the peak of torch's allocator during one call, with gradients and logits.
 
 Loop: steps of `lce_core.training.trainer` against a plain torch loop over the same rows, without
 log, checks or resume points. The script checks that both have the same losses. Runs alternate; a
@@ -14,19 +14,18 @@ ratio compares the medians of their steps.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from figures import command_line, publish, without_out
-from measuring import alternate, peak_memory, random_rows, ratio
+from measuring import Row, at_most, compare, measure, peak_memory, random_rows
 from torch.nn import functional
 
 from lce_core.data.packing import PackedRows
@@ -34,7 +33,6 @@ from lce_core.devices import reproducible
 from lce_core.evaluation.cross_entropy import linear_cross_entropy
 from lce_core.models import MODELS
 from lce_core.recipe import Training
-from lce_core.store.records import environment
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
@@ -46,84 +44,65 @@ CPU = torch.device("cpu")
 ROW_TOKENS, ROWS_PER_STEP = 128, 16
 """Row length in tokens and rows per step, as in the training of the toy base model."""
 WARM_UP = 5
-LIMITS = {"memory of the loss": 0.2, "time of the loss": 1.15, "time of a step": 1.05}
-
-Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Passes = Callable[[], tuple[torch.Tensor, ...]]
 
 
-def main() -> None:
-    parser = command_line(__doc__)
-    parser.add_argument("--tokens", type=int, default=16384, help="tokens of one call of the loss")
-    parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--vocabulary", type=int, default=32000)
-    parser.add_argument("--steps", type=int, default=60, help="steps of one training run")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    rows = [*losses(options), *loops(options)]
-    print("| what | against | ratio | limit |\n|---|---|--:|--:|")
-    for row in rows:
-        print(f"| {row['name']} | {row['reference']} | {row['ratio']:.3f} | {row['limit']:g} |")
-    found = {"options": without_out(options), "rows": rows, "environment": environment()}
-    print(f"\n{found['options']}")
-    publish(found, options.out)
+def rows(options: Namespace) -> Iterator[Row]:
+    ours, theirs = losses(options)
+    for mine, other in zip(ours(), theirs(), strict=True):
+        error = float((mine - other).abs().max() / other.abs().max())
+        assert error <= 1e-5, error
+
+    def row(what: str, against: str, ratio: float, limit: float) -> Row:
+        return {"what": what, "against": against, "ratio": ratio, "limit": at_most(ratio, limit)}
+
+    blocks, whole = "the loss, in blocks of tokens", "whole logits"
+    yield row(f"memory of {blocks}", whole, peak_memory(ours) / peak_memory(theirs), 0.2)
+    yield row(f"CPU time of {blocks}", whole, compare(ours, theirs, options.repeats).cpu, 1.15)
+    ratio = loop_ratio(options)
+    yield row("a training step of the toy base model", "a bare loop", ratio, 1.05)
 
 
-def losses(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the rows about the loss: memory and CPU time in blocks / with whole logits."""
+def losses(options: Namespace) -> tuple[Passes, Passes]:
+    """Return the forward and backward pass of the loss in blocks, and of that from whole logits."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(options.tokens, options.hidden, generator=generator)
     weight = torch.randn(options.vocabulary, options.hidden, generator=generator) * 0.05
     targets = torch.randint(options.vocabulary, (options.tokens,), generator=generator)
     weights = torch.ones(options.tokens)
 
-    def in_blocks(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> Any:
+    def in_blocks(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
         return linear_cross_entropy(hidden, weight, None, targets, weights)
 
-    def whole(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> Any:
+    def whole(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
         return functional.cross_entropy(hidden @ weight.T, targets, reduction="sum")
 
-    def both_ways(loss: Loss) -> Callable[[], tuple[torch.Tensor, ...]]:
+    def both_passes(loss: Callable[..., Any]) -> Passes:
         def call() -> tuple[torch.Tensor, ...]:
             leaves = hidden.detach().requires_grad_(), weight.detach().requires_grad_()
-            value = loss(*leaves, targets)
+            value = loss(*leaves)
             return value.detach(), *torch.autograd.grad(value, leaves)
 
         return call
 
-    ours, theirs = both_ways(in_blocks), both_ways(whole)
-    for mine, other in zip(ours(), theirs(), strict=True):
-        error = float((mine - other).abs().max() / other.abs().max())
-        assert error <= 1e-5, error
-    memory = peak_memory(ours) / peak_memory(theirs)
-    _, cpu = ratio(alternate(ours, theirs, options.repeats))
-    name, reference = "the loss, in blocks of tokens", "whole logits"
-    return [
-        _row(f"memory of {name}", reference, memory, "memory of the loss"),
-        _row(f"CPU time of {name}", reference, cpu, "time of the loss"),
-    ]
+    return both_passes(in_blocks), both_passes(whole)
 
 
-def loops(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the row about the loop: step time of the trainer / of a plain torch loop."""
+def loop_ratio(options: Namespace) -> float:
+    """Return the step time of the trainer / of a plain torch loop, with equal losses."""
+    random_rows(options.folder, 4 * options.steps, ROW_TOKENS, vocabulary=256)
+    seeds = count(), count()
+    runs = compare(
+        lambda: trainer(training_job(options, next(seeds[0]))),
+        lambda: bare(training_job(options, next(seeds[1]))),
+        options.repeats,
+    )
     ratios = []
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as name:
-        folder = Path(name)
-        (folder / "rows").mkdir()
-        random_rows(folder / "rows", 4 * options.steps, ROW_TOKENS, vocabulary=256)
-        for repeat in range(options.repeats):
-            taken: dict[str, list[float]] = {}
-            found: dict[str, list[float]] = {}
-            ways = [("trainer", trainer), ("bare", bare)]
-            for way, train in ways[:: -1 if repeat % 2 else 1]:
-                found[way], taken[way] = train(training_job(folder, repeat, way, options))
-            np.testing.assert_allclose(found["trainer"], found["bare"], rtol=1e-5)
-            medians = {way: statistics.median(steps[WARM_UP:]) for way, steps in taken.items()}
-            ratios.append(medians["trainer"] / medians["bare"])
-            print(medians, file=sys.stderr, flush=True)
-    name = "a training step of the toy base model"
-    return [_row(name, "a bare loop", statistics.median(ratios), "time of a step")]
+    for ours, theirs in zip(runs.first, runs.second, strict=True):
+        (found, mine), (expected, bares) = ours.result, theirs.result
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        ratios.append(statistics.median(mine[WARM_UP:]) / statistics.median(bares[WARM_UP:]))
+    return statistics.median(ratios)
 
 
 def trainer(job: TrainingJob) -> tuple[list[float], list[float]]:
@@ -160,10 +139,10 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
     return found, seconds
 
 
-def training_job(folder: Path, repeat: int, way: str, options: argparse.Namespace) -> TrainingJob:
+def training_job(options: Namespace, seed: int) -> TrainingJob:
     """Return a run with the toy base model's own training settings, for `--steps` steps."""
-    out = folder / f"{way}-{repeat}"
-    out.mkdir()
+    folder = Path(tempfile.mkdtemp(dir=options.folder))
+    (folder / "out").mkdir()
     training = Training(
         learning_rate=1e-3, tokens_per_step=ROW_TOKENS * ROWS_PER_STEP, warmup_steps=5
     )
@@ -173,21 +152,18 @@ def training_job(folder: Path, repeat: int, way: str, options: argparse.Namespac
         training=training,
         from_scratch=True,
         base_folder=None,
-        rows=folder / "rows",
-        seed=repeat,
+        rows=options.folder,
+        seed=seed,
         num_steps=options.steps,
         row_length=ROW_TOKENS,
         target_context=ROW_TOKENS,
-        out=out,
-        resume=folder / f"resume-{way}-{repeat}",
+        out=folder / "out",
+        resume=folder / "resume",
         device="cpu",
         threads=options.threads,
     )
 
 
-def _row(name: str, reference: str, ratio: float, limit: str) -> dict[str, Any]:
-    return {"name": name, "reference": reference, "ratio": ratio, "limit": LIMITS[limit]}
-
-
 if __name__ == "__main__":
-    main()
+    sizes = {"tokens": 16384, "hidden": 512, "vocabulary": 32000}
+    measure(__doc__, rows, **sizes, steps=60, repeats=5, threads=1)

@@ -11,10 +11,11 @@ C++.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 
 import torch
-from measuring import alternate, ratio
+from measuring import Row, compare, measure
 from torch._inductor import config, metrics
 
 from lce_core.training.optimizer import GradientSums, RoundedAdamW
@@ -22,7 +23,6 @@ from lce_core.training.optimizer import GradientSums, RoundedAdamW
 SHAPE = (2048, 512)
 PARAMETERS, BANDWIDTH = 6.74e9, 3.35e12
 """Parameters of Llama-2-7B; bytes per second of an H100 SXM's memory."""
-REPEATS = 5
 
 
 def adamw(*, compiled: bool) -> Callable[[], None]:
@@ -62,17 +62,15 @@ def traffic(update: Callable[[], None]) -> tuple[int, int]:
     return metrics.generated_kernel_count, metrics.num_bytes_accessed // torch.Size(SHAPE).numel()
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    print("| update | kernels | bytes per parameter | seconds, 7B on H100 | CPU ratio |")
-    print("|---|--:|--:|--:|--:|")
+def rows(options: Namespace) -> Iterator[Row]:
     for name, make in {"AdamW": adamw, "sum of gradients": gradient_sum}.items():
         compiled, uncompiled = make(compiled=True), make(compiled=False)
         kernels, each = traffic(compiled)
-        _, cpu = ratio(alternate(compiled, uncompiled, REPEATS))
-        seconds = PARAMETERS * each / BANDWIDTH
-        print(f"| {name} | {kernels} | {each} | {seconds:.3f} | {cpu:.3f} |")
+        figures = {"kernels": kernels, "bytes per parameter": each}
+        figures["seconds, 7B on H100"] = PARAMETERS * each / BANDWIDTH
+        ratio = compare(compiled, uncompiled, options.repeats).cpu
+        yield {"update": name, **figures, "CPU ratio": ratio}
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, threads=1, repeats=5)

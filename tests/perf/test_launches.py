@@ -1,12 +1,8 @@
 """The tables of docs/gpus.md are those of the present code; launches and waits keep limits."""
 
 import importlib
-import sys
-from collections.abc import Iterator
 
 import pytest
-
-from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.slow
 LIMIT = 200
@@ -16,17 +12,10 @@ OVER_THE_LIMIT = {"landmark": 1200}
 bounded by memory."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    sys.path.insert(0, str(ROOT / "perf"))
-    yield
-    sys.path.remove(str(ROOT / "perf"))
-
-
 def _current(script: str, name: str) -> str:
     """The table of docs/gpus.md, which has to be what the script computes."""
     found: str = importlib.import_module(script).TABLES[name]()
-    written = importlib.import_module("page_tables").written(name)
+    written = importlib.import_module("measuring").on_page(name)
     assert written == found, f"run `python perf/{script}.py --write`"
     return found
 

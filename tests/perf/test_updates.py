@@ -1,6 +1,5 @@
 """Updates of bf16 states are one kernel each and move the bytes that docs/gpus.md states."""
 
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +13,6 @@ pytestmark = [needs_compiler, pytest.mark.slow, pytest.mark.filterwarnings("defa
 @pytest.fixture
 def updates() -> Iterator[object]:
     with fresh_compiler():
-        sys.path.insert(0, str(ROOT / "perf"))
         import updates
 
         yield updates
