@@ -97,7 +97,7 @@ def _table(columns: list[str], rows: Rows, width: int) -> str:
     grid = _Grid(
         columns,
         [[_short(cell) for cell in row] for row in rows],
-        [_is_numeric([row[i] for row in rows]) for i in range(len(columns))],
+        [is_numeric([row[i] for row in rows]) for i in range(len(columns))],
     )
     shown, above = list(range(len(columns))), ""
     if not grid.widths(shown, width) and len(rows) > 1:
@@ -231,7 +231,8 @@ def _short(cell: Any) -> str:
     return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "..."
 
 
-def _is_numeric(values: list[Any]) -> bool:
+def is_numeric(values: Sequence[Any]) -> bool:
+    """Return True if all known values are numbers, and there are any."""
     known = [value for value in values if value is not None]
     return bool(known) and all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in known

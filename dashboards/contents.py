@@ -1,14 +1,14 @@
 """Load everything that a report shows about one study, with one query per table.
 
 The catalog has already computed means, ranges over seeds and best values; nothing is computed here.
-The query of each field of `Contents` has that name in `report.sql`.
+`report.sql` has the queries, and describes their rows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,52 +22,21 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Contents:
-    """Catalog rows of one study. `report.sql` has the query of each field, which describes it."""
+    """Rows of one study by their query in `report.sql`: `contents.scores` are those of `scores`."""
 
     study: str
-    studies: list[Row]
-    overview: list[Row]
-    registrations: list[Row]
-    expectations: list[Row]
-    short_context: list[Row]
-    settled: list[Row]
-    families: list[Row]
-    scores: list[Row]
-    gains: list[Row]
-    sample_counts: list[Row]
-    standing: list[Row]
-    nll_differences: list[Row]
-    curves: list[Row]
-    benchmarks: list[Row]
-    intervals: list[Row]
-    differences: list[Row]
-    pairs: list[Row]
-    duplicates: list[Row]
-    depths: list[Row]
-    shots: list[Row]
-    trainings: list[Row]
-    training_settings: list[Row]
-    trials: list[Row]
-    own_best: list[Row]
-    papers: list[Row]
-    agreement: list[Row]
-    violations: list[Row]
-    costs: list[Row]
-    missing: list[Row]
-    environments: list[Row]
-    described_methods: list[Row]
-    described_benchmarks: list[Row]
-    sample_answers: list[Row]
-    run: list[Row]
+    rows: Mapping[str, list[Row]]
+
+    def __getattr__(self, query: str) -> list[Row]:
+        return self.rows[query]
 
     def of(self, base_model: str) -> Contents:
         """Return only the rows of one base model; keep all rows that have no column base_model."""
         kept = {
-            field.name: [row for row in rows if row.get("base_model", base_model) == base_model]
-            for field in fields(self)
-            if isinstance(rows := getattr(self, field.name), list)
+            query: [row for row in rows if row.get("base_model", base_model) == base_model]
+            for query, rows in self.rows.items()
         }
-        return Contents(self.study, **kept)
+        return Contents(self.study, kept)
 
 
 def read_contents(catalog: Path, study: str) -> Contents:
@@ -77,7 +46,7 @@ def read_contents(catalog: Path, study: str) -> Contents:
       SpecError: if the catalog or the study does not exist.
     """
     with open_catalog(catalog) as connection:
-        return Contents(study, **rows_of(connection, study, REPORT))
+        return Contents(study, rows_of(connection, study, REPORT))
 
 
 def queries_of(file: Path) -> dict[str, str]:
@@ -87,7 +56,7 @@ def queries_of(file: Path) -> dict[str, str]:
 
 
 REPORT = queries_of(Path(__file__).with_name("report.sql"))
-"""Queries of the fields of `Contents`."""
+"""Queries of the report by name."""
 
 
 def rows_of(

@@ -33,6 +33,11 @@ class Variant:
         """Return the variant in the columns `method` and `frozen` of a catalog row."""
         return cls(row["method"], row["frozen"])
 
+    @classmethod
+    def pair(cls, row: Row) -> tuple[Variant, Variant]:
+        """Return the variant of a catalog row and the one that the row compares it with."""
+        return cls.of(row), cls(row["other_method"], row["other_frozen"])
+
     @property
     def label(self) -> str:
         """Method name, followed by "tuned" for a tuned variant."""
@@ -74,20 +79,20 @@ def families(contents: Contents) -> list[Family]:
 
 
 def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Look]:
-    """Return colours and mark shape by method.
-
-    Args:
-      overview: rows of the query `overview`, in the study's order.
-      found: rows of the query `families`.
-    """
+    """Return colours and mark shape by method, from rows of the queries `overview`, `families`."""
     known = {row["method"]: row["family"] for row in found}
     return looks({row["method"]: known[row["method"]] for row in overview})
 
 
+def groups(contents: Contents) -> list[Family]:
+    """Return the controls as a family, if there are any, then the families."""
+    base = controls(contents)
+    return [*([Family("control", NO_EXTENSION, base)] if base else []), *families(contents)]
+
+
 def ordered(contents: Contents) -> list[Variant]:
     """Return all variants: the controls first, then family by family."""
-    found = families(contents)
-    return [*controls(contents), *(one for family in found for one in family.variants)]
+    return [one for group in groups(contents) for one in group.variants]
 
 
 def duplicates(contents: Contents) -> dict[Variant, Variant]:
@@ -95,8 +100,7 @@ def duplicates(contents: Contents) -> dict[Variant, Variant]:
     order = [Variant.of(row) for row in contents.overview]
     found: dict[Variant, Variant] = {}
     for row in contents.duplicates:
-        pair = (Variant.of(row), Variant(row["other_method"], row["other_frozen"]))
-        first, second = sorted(pair, key=order.index)
+        first, second = sorted(Variant.pair(row), key=order.index)
         found[second] = min(first, found.get(second, first), key=order.index)
     return found
 
@@ -105,11 +109,8 @@ def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
     """Split families into parts of at most `MOST_LINES` variants, one part per chart panel.
 
     A larger family is split into its frozen and its tuned variants, and these, if needed, into
-    groups of `MOST_LINES` in the study's order.
-
-    Args:
-      found: the families.
-      shown: the variants to draw. All others are left out, as are parts that would be empty.
+    groups of `MOST_LINES` in the study's order. Variants that are not `shown` are left out, as are
+    parts that would be empty.
     """
     parts: list[Family] = []
     for family in found:

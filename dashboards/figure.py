@@ -117,11 +117,7 @@ class Table:
     ) -> Markup:
         """Return the table as HTML in a part that a reader opens and saves as CSV.
 
-        Args:
-          name: name of the saved file.
-          title, about: texts of the line that opens the part; `title` is bold.
-          is_open: True to show the table at first.
-          note: text above the table.
+        The line that opens the part has the `title` in bold and `about`; `note` is above the table.
         """
         return Markup(_MACROS.folded(name, title, about, self, is_open, note))
 
@@ -137,7 +133,6 @@ def figure(
 
     Args:
       title: Heading of the figure; downloaded files are named after it.
-      caption: Caption.
       pictures: SVG elements.
       table: Values that the pictures show.
       kind: Layout of the pictures: a CSS class in `report.css`.

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dashboards.contents import Contents, Row, read_contents, select
-from dashboards.families import controls, families
-from dashboards.scores import Score, base_context, benchmark_label, comparable, scores_of
+from dashboards.families import groups
+from dashboards.scores import base_context, benchmark_label, comparable, scores_of
 from dashboards.writing import write_whole
 from lce_core import formats
 
@@ -65,7 +65,7 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     key = benchmark.replace("\n", "-").replace("_", "-")
     context = base_context(study)
     scores = {(one, length): it for (one, _, length), it in scores_of(contents, rows).items()}
-    legend = _LEGEND if any(one.verdict for one in scores.values()) else ""
+    legend = _LEGEND if any(one["verdict"] for one in scores.values()) else ""
     trained = f", {_plain(context)}" if context else ""
     yield ""
     yield r"\begin{table}"
@@ -78,8 +78,10 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     yield f"  \\begin{{tabular}}{{l{'r' * len(lengths)}}}"
     yield r"    \toprule"
     yield f"    method & {' & '.join(f'{length:,}' for length in lengths)} \\\\"
-    for members in (controls(contents), *(family.variants for family in families(contents))):
-        shown = [one for one in members if any((one, length) in scores for length in lengths)]
+    for group in groups(contents):
+        shown = [
+            one for one in group.variants if any((one, length) in scores for length in lengths)
+        ]
         if shown:
             yield r"    \midrule"
         for one in shown:
@@ -90,14 +92,14 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     yield r"\end{table}"
 
 
-def _cell(score: Score | None) -> str:
+def _cell(score: Row | None) -> str:
     if score is None:
         return ""
-    if score.value is None:
+    if score["value"] is None:
         return "--"
-    text = formats.score(score.value)
-    text = f"\\textbf{{{text}}}" if score.is_best else text
-    return text + _MARKS.get(score.verdict or "", "")
+    text = formats.score(score["value"])
+    text = f"\\textbf{{{text}}}" if score["is_best"] else text
+    return text + _MARKS.get(score["verdict"], "")
 
 
 def _plain(words: str) -> str:

@@ -18,15 +18,14 @@ from pathlib import Path
 from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
 from dashboards.charts.heat_map import heat_map_svg
+from dashboards.charts.marks import picture
 from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
-from dashboards.claims.wording import EXPLAINED, OUTCOMES
+from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
 from dashboards.contents import Contents, Row, read_contents, select
-from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
-from dashboards.pictures import picture
+from dashboards.families import Variant, groups
 from dashboards.plain_text import file_name, plain
-from dashboards.registered import registered
-from dashboards.scores import LEGEND, MARKS, Score, base_context, comparable, scores_of
+from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
 from dashboards.sections import glance, header, positions, short_context, shots
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -145,8 +144,8 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
     scores = contents.scores
     benchmarks = comparable(contents.benchmarks, scores)
     if any(row["value"] is not None for row in benchmarks):
-        ordered = [Family("control", NO_EXTENSION, controls(contents)), *families(contents)]
-        charts = [heat_map_svg(glance.heat_map("scores", benchmarks, ordered, {}, trained))]
+        shown = glance.heat_map("scores", benchmarks, groups(contents), {}, trained)
+        charts = [heat_map_svg(shown)]
         file = _drawn(out, charts, name)
         yield f"![scores of each method at each length]({file})"
     places = {(row["benchmark"], row["task"], row["eval_length"]) for row in contents.curves}
@@ -200,7 +199,7 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     yield from _lines(
         ("method", *(f"{length:,}" for length in lengths)),
         [
-            (one.label, *(_cell(contents, scores.get((one, first["task"], at))) for at in lengths))
+            (one.label, *(_cell(scores.get((one, first["task"], at))) for at in lengths))
             for one in dict.fromkeys(map(Variant.of, rows))
         ],
     )
@@ -214,21 +213,17 @@ def _lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
         yield f"| {plain(name)} | {' | '.join(cells)} |"
 
 
-def _cell(contents: Contents, score: Score | None) -> str:
+def _cell(score: Row | None) -> str:
     if score is None:
         return ""
-    if score.value is None:
-        return score.hole
-    row = score.row
-    low, high = row["lowest"], row["highest"]
-    if row["num_planned"] == 1:
-        axes = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
-        found = select(contents.intervals, **{axis: row[axis] for axis in axes})
-        low, high = (found[0]["ci_low"], found[0]["ci_high"]) if found else (None, None)
-    text = formats.score(score.value)
-    text = f"**{text}**" if score.is_best else text
-    if score.verdict:
-        text = f"{text} {MARKS[score.verdict]}"
+    if score["value"] is None:
+        return hole(score)
+    ends = ("ci_low", "ci_high") if score["num_planned"] == 1 else ("lowest", "highest")
+    low, high = (score[end] for end in ends)
+    text = formats.score(score["value"])
+    text = f"**{text}**" if score["is_best"] else text
+    if score["verdict"]:
+        text = f"{text} {MARKS[score['verdict']]}"
     return text if low is None else f"{text} [{formats.score(low)}, {formats.score(high)}]"
 
 

@@ -49,9 +49,10 @@ def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
 def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) -> Path:
     """Print a page to PDF after it has loaded and its scripts have run; return `out`.
 
+    If printing fails, an existing file stays unchanged.
+
     Args:
       page: The page as HTML text that refers to no other file.
-      out: The PDF to write. If printing fails, an existing file stays unchanged.
       browser: Path of a Chromium or Chrome.
       seconds: Time limit for the browser.
 

@@ -18,19 +18,16 @@ from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
 from dashboards.claims.summary import Summary, summaries
 from dashboards.contents import Contents, read_contents
-from dashboards.families import NO_EXTENSION, Variant, controls, families
+from dashboards.families import groups
 from dashboards.figure import PAGE, rendered
 from dashboards.sections import (
     about,
     against_length,
     answers,
-    audit,
-    cost,
     depths,
     downstream,
     glance,
     header,
-    mlflow_links,
     named,
     origin,
     pairs,
@@ -63,7 +60,7 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
     ("tuning", "Tuning", tuning.section),
     ("training", "Training", training.section),
     ("papers", "Papers", papers.section),
-    ("cost", "Cost", cost.section),
+    ("cost", "Cost", training.cost),
 )
 _ON_PAPER: dict[str, Callable[[Contents], Markup]] = {
     "pairs": lambda _: Markup(),  # paper has no lists to pick from
@@ -71,7 +68,7 @@ _ON_PAPER: dict[str, Callable[[Contents], Markup]] = {
 }
 _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
     ("about", about.TITLE, about.section),
-    ("audit", "Controls", audit.section),
+    ("audit", "Controls", origin.controls),
     ("missing", "Without a result", origin.missing),
     ("origin", "Origin", origin.origin),
 )
@@ -113,14 +110,9 @@ def render(
     *,
     on_paper: bool = False,
 ) -> str:
-    """Render the page as HTML text.
-
-    Args:
-      pages: addresses of the study's runs in MLflow; None to omit the section.
-      on_paper: True to render for printing; see `report_page`.
-    """
+    """Render the page as HTML text, without the section on MLflow if `pages` is None."""
     parts = [*_parts(contents, on_paper=on_paper)]
-    if body := mlflow_links.section(contents, pages):
+    if body := origin.mlflow(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
     draws_lines = any("line-panel" in body for _, _, body in parts)
     return rendered(
@@ -157,17 +149,11 @@ def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Ma
 
 def _groups(contents: Contents) -> dict[str, list[str]]:
     """Return the methods that a reader can highlight, by title of their family."""
-    groups: dict[str, list[Variant]] = {}
+    titles: dict[str, dict[str, None]] = {}
     for study in contents.studies:
-        of_it = contents.of(study["base_model"])
-        groups.setdefault(NO_EXTENSION, []).extend(controls(of_it))
-        for family in families(of_it):
-            groups.setdefault(family.title, []).extend(family.variants)
-    return {
-        title: [one.label for one in dict.fromkeys(members)]
-        for title, members in groups.items()
-        if members
-    }
+        for group in groups(contents.of(study["base_model"])):
+            titles.setdefault(group.title, {}).update((one.label, None) for one in group.variants)
+    return {title: list(labels) for title, labels in titles.items()}
 
 
 def _asset(name: str) -> Markup:

@@ -1,4 +1,4 @@
--- Queries of the report; each has the parameter $study and fills the field of that name of `Contents`.
+-- Queries of the report; each has the parameter $study. `Contents` has their rows by the names here.
 
 -- name: studies
 -- One row per base model.
@@ -51,8 +51,30 @@ WHERE study = $study
 GROUP BY base_model, method, frozen
 
 -- name: scores
--- Default metric by task, length and method, mean over seeds.
-FROM score_by_length WHERE study = $study
+-- Default metric by task, length and method, mean over seeds; its 95 % interval for other seeds and
+-- prompts, if known; and whether it is the best value among methods with equal tasks and seeds.
+WITH ordered AS (
+    SELECT *, row_number() OVER () AS position,
+        coalesce(
+            rank = 1 AND count(value) OVER place > 1
+            AND min(task_set) FILTER (value IS NOT NULL) OVER place
+                = max(task_set) FILTER (value IS NOT NULL) OVER place,
+            false
+        ) AS is_best
+    FROM score_by_length
+    WHERE study = $study
+    WINDOW place AS (PARTITION BY base_model, benchmark, task, eval_length)
+),
+intervals AS (
+    SELECT DISTINCT ON (base_model, method, frozen, benchmark, task, eval_length)
+        base_model, method, frozen, benchmark, task, eval_length, ci_low, ci_high, num_documents
+    FROM mean_over_seeds
+    WHERE study = $study
+)
+SELECT * EXCLUDE (position)
+FROM ordered
+LEFT JOIN intervals USING (base_model, method, frozen, benchmark, task, eval_length)
+ORDER BY position
 
 -- name: gains
 -- What each method loses within the trained context and gains at the target.
@@ -128,10 +150,6 @@ ORDER BY base_model, benchmark, task, eval_length DESC, method, frozen, position
 -- name: benchmarks
 -- Default metric by benchmark, length and method, mean over tasks and seeds.
 FROM benchmark_by_length WHERE study = $study
-
--- name: intervals
--- Mean of each task over seeds, with its 95 % interval for other seeds and prompts.
-FROM mean_over_seeds WHERE study = $study
 
 -- name: differences
 -- Scores that differ significantly from the base model's on the same prompts: one row per task and

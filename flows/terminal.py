@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from rich.console import Console
 from rich.segment import Segment
 from rich.table import Table
 
-from lce_core.terminal import Guarded, visible
+from lce_core.terminal import WIDTH, Guarded, visible
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
@@ -24,6 +25,38 @@ def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2)
     for column in numbers:
         table.add_column(column, justify="right", no_wrap=True)
     return table
+
+
+def titled_grids(
+    labels: Sequence[str], blocks: Iterable[tuple[str, Sequence[Sequence[str]]]], width: int
+) -> Iterator[list[str]]:
+    """Yield grids of at most `width` characters, as lines: blocks of columns beside labels.
+
+    Args:
+      labels: head of the labels, then the label of each row, all of one length.
+      blocks: title and columns of each block. A column has a head and a text for each row, all of
+        one length. A block that is too wide for a grid is divided.
+    """
+    labels, room = ["".ljust(len(labels[0])), *labels], width - len(labels[0])
+    parts = []
+    for title, columns in blocks:
+        for some in _packed(columns, room):
+            lines = [title, *("".join(row) for row in zip(*some, strict=True))]
+            widest = max(map(len, lines))
+            parts.append([line.ljust(widest) for line in lines])
+    for group in _packed(parts, room):
+        yield ["".join(row).rstrip() for row in zip(labels, *group, strict=True)]
+
+
+def _packed(columns: Iterable[Sequence[str]], room: int) -> list[list[Sequence[str]]]:
+    """Group columns that fit beside each other; one that is wider than `room` stands alone."""
+    groups: list[list[Sequence[str]]] = []
+    for column in columns:
+        if groups and sum(len(one[0]) for one in (*groups[-1], column)) <= room:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    return groups
 
 
 class Terminal(Console):
@@ -49,6 +82,13 @@ class Terminal(Console):
         return super()._render_buffer(
             one if one.control else Segment(visible(one.text), one.style) for one in buffer
         )
+
+
+def wrapped(line: str) -> list[str]:
+    """Wrap a sentence at spaces only, so that a command in it can be copied."""
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from catalog.palette import Look
 from dashboards.app.catalog import Catalog
 from dashboards.contents import Row, select
-from dashboards.families import Variant, method_looks
+from dashboards.families import Variant
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,6 @@ class Chosen:
         """Run the query `name` for the study; return the rows of the base model.
 
         If the query has no column `base_model`, return all rows.
-
-        Args:
-          name: name of the query, as in `Catalog.rows`.
-          more: further parameters of the query.
         """
         found = self.catalog.rows(name, study=self.study, **more)
         return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
@@ -38,11 +33,6 @@ class Chosen:
     def variants(self) -> list[Variant]:
         """Return all variants (method, frozen or tuned) in the study's order."""
         return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
-
-    def looks(self) -> dict[str, Look]:
-        """Return colours and mark shape by variant label: those of the method in the report."""
-        looks = method_looks(self.rows("overview"), self.rows("families"))
-        return {one.label: looks[one.method] for one in self.variants()}
 
 
 def choose(catalog: Catalog) -> Chosen | None:

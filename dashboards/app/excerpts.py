@@ -45,12 +45,7 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
 
 
 def as_html(text: str, places: Sequence[Span]) -> str:
-    """Return an excerpt of a text as HTML, with marked spans and the sizes of omitted parts.
-
-    Args:
-      text: the whole text.
-      places: the marked spans as half-open (start, end) pairs, in ascending order.
-    """
+    """Return an excerpt of a text as HTML, with marked spans and the sizes of omitted parts."""
     parts, at = [], 0
     for first, last in shown(len(text), places):
         if first > at:

@@ -58,11 +58,7 @@ class Points:
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
-    """Return the measures that can be drawn, in order: default metrics, other metrics, costs.
-
-    Args:
-      rows: rows of the query `cell_scores`.
-    """
+    """Return the measures of rows of the query `cell_scores`: default metrics, others, costs."""
     found: dict[tuple[str, str], tuple[bool, Measure]] = {}
     for row in rows:
         if (metric := row["metric"]) is not None:
@@ -82,7 +78,6 @@ def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None
     Args:
       rows: rows of the query `cell_scores`.
       by: dimensions that distinguish points, keys of `DIMENSIONS`.
-      y: measure on the vertical axis.
       x: measure on the horizontal axis; None if that axis is a dimension.
     """
     # A cost drawn against a score covers only the cells of that score's benchmark.

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
+from catalog.formatting import is_numeric
 from dashboards.contents import Row
 from lce_core import formats
 
@@ -19,24 +20,22 @@ def table(
     key: str,
     on_select: Literal["rerun", "ignore"] = "ignore",
 ) -> int | None:
-    """Show rows as a table. Text is displayed literally, never as Markdown.
+    """Show rows as a table and return the index of the selected row; None if no row is selected.
+
+    Text is displayed literally, never as Markdown.
 
     Args:
-      rows: rows of the catalog.
       columns: the columns to show, in this order: a header by column name. The column `answers`
         holds addresses.
-      key: Streamlit's key for the table.
       on_select: "rerun" lets the viewer select a row, and reruns the page at a selection.
-
-    Returns:
-      Index of the selected row; None if no row is selected.
     """
     shown = [{head: row[column] for column, head in columns.items()} for row in rows]
-    config: dict[str, Any] = {
-        head: st.column_config.NumberColumn(format="%,d" if _whole(shown, head) else "%.4g")
-        for head in columns.values()
-        if _numbers(shown, head)
-    }
+    config: dict[str, Any] = {}
+    for head in columns.values():
+        values = [row[head] for row in shown]
+        if is_numeric(values):
+            form = "%.4g" if any(isinstance(value, float) for value in values) else "%,d"
+            config[head] = st.column_config.NumberColumn(format=form)
     if "answers" in columns:
         config[columns["answers"]] = st.column_config.LinkColumn(display_text="answers")
     state = st.dataframe(
@@ -71,14 +70,3 @@ def text_of(value: object) -> str:
     if isinstance(value, float):
         return formats.score(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _numbers(rows: Sequence[Row], head: str) -> bool:
-    known = [row[head] for row in rows if row[head] is not None]
-    return bool(known) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in known
-    )
-
-
-def _whole(rows: Sequence[Row], head: str) -> bool:
-    return all(row[head] is None or isinstance(row[head], int) for row in rows)

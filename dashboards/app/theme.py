@@ -12,7 +12,6 @@ import streamlit as st
 from catalog.palette import Look
 
 _CSS = Path(__file__).parents[1] / "page" / "figures.css"
-STEPS, NUM_COLOURS = 11, 6
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
 """Axis that labels every method; by default Vega omits labels that would overlap."""
 PAGE = """<style>
@@ -37,16 +36,6 @@ def colour(name: str) -> str:
 def of_look(look: Look) -> str:
     """Return a method's colour in the current theme."""
     return look.dark if is_dark() else look.light
-
-
-def series(number: int) -> str:
-    """Return a colour for values that are no methods; `NUM_COLOURS` colours repeat."""
-    return colour(f"c{number % NUM_COLOURS}")
-
-
-def ramp() -> list[str]:
-    """Return the eleven colours of a heat map, from the worst to the best score."""
-    return [colour(f"h{step}") for step in range(STEPS)]
 
 
 @functools.cache

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from catalog.palette import Look
-from dashboards.charts.marks import SHAPES, colours, opening, row_data, text, tooltip, value_data
-from dashboards.charts.scales import Scale, linear, logarithmic
+from dashboards.charts.marks import colours, dot, opening, row_data, text, value_data
+from dashboards.charts.scales import Scale, WithTicks, linear, logarithmic
 from dashboards.contents import Row
 from dashboards.families import Variant
 from lce_core import formats
-from lce_core.study.variants import weights_label
 
 NAMES, GAP, TOP, ROW, BOTTOM = 190.0, 24.0, 40.0, 17.0, 24.0
 WIDTH, MOST = 1180.0, 300.0
@@ -20,27 +18,14 @@ _WIDE_RANGE = 5.0
 """Panels whose largest value is this many times the smallest have a logarithmic axis."""
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Values of the methods on one benchmark at one length."""
-
-    benchmark: str
-    eval_length: int
-    rows: Sequence[Row]
-    """Rows with `method`, `frozen`, `value`, `ci_low`, `ci_high`, `unit`."""
+Panel = Sequence[Row]
+"""Methods on one benchmark at one length: `method`, `frozen`, `value`, `unit` and interval."""
 
 
 def dots_svg(
     title: str, panels: Sequence[Panel], order: Sequence[Variant], looks: Mapping[str, Look]
 ) -> str:
-    """Return the chart as an `<svg>` element.
-
-    Args:
-      title: name of the chart.
-      panels: the panels from left to right.
-      order: the methods from top to bottom.
-      looks: colours and mark shape by method.
-    """
+    """Return the chart as an `<svg>` element: panels from left to right, methods from the top."""
     wide = min(MOST, (WIDTH - NAMES) / len(panels) - GAP)
     width = NAMES + len(panels) * (wide + GAP)
     base = TOP + ROW * len(order)
@@ -62,10 +47,11 @@ def _panel(
     places: Mapping[Variant, float],
     looks: Mapping[str, Look],
 ) -> Iterator[str]:
-    scale, ticks = _scale(panel.rows, *ends)
+    scale, ticks = _scale(panel, *ends)
+    benchmark, length = panel[0]["benchmark"], panel[0]["eval_length"]
     start, room = ends[0], ends[1] - ends[0]
-    yield text(panel.benchmark.replace("_", " "), start, 13, "panel-title small", room)
-    yield text(f"{panel.eval_length:,} tokens", start, 28, "tick", room)
+    yield text(benchmark.replace("_", " "), start, 13, "panel-title small", room)
+    yield text(f"{length:,} tokens", start, 28, "tick", room)
     last = None
     for tick in ticks:
         x = scale(tick)
@@ -73,7 +59,7 @@ def _panel(
         if last is None or x - last > 30:  # so that labels do not overlap
             yield text(formats.tick(tick), x, base + 14, "tick middle")
             last = x
-    for row in panel.rows:
+    for row in panel:
         one = Variant.of(row)
         x, y, look = scale(row["value"]), places[one], looks[one.method]
         interval = [row["ci_low"], row["ci_high"]]
@@ -81,25 +67,21 @@ def _panel(
         if known:
             left, right = (scale(min(max(end, scale.low), scale.high)) for end in interval)
             yield (
-                f'<path class="gap look" {colours(look)} {row_data(one.method, one.frozen)}'
+                f'<path class="gap look" {colours(look)} {row_data(one)}'
                 f' d="M{left:g} {y:g}H{right:g}"/>'
             )
         shown = formats.score(row["value"])
         if known:
             shown += f" [{formats.score(interval[0])}, {formats.score(interval[1])}]"
-        sentence = f"{one.label}, {panel.benchmark} at {panel.eval_length:,}: {shown}"
+        sentence = f"{one.label}, {benchmark} at {length:,}: {shown}"
         facts = value_data(
-            benchmark=panel.benchmark, length=panel.eval_length, value=row["value"],
+            benchmark=benchmark, length=length, value=row["value"],
             low=interval[0], high=interval[1],
         )  # fmt: skip
-        yield (
-            f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
-            f' d="{SHAPES[look.shape]}" transform="translate({x:g} {y:g})"'
-            f" {row_data(one.method, one.frozen)} {facts} {tooltip(sentence)}/>"
-        )
+        yield dot(one, look, (x, y), facts, sentence)
 
 
-def _scale(rows: Sequence[Row], start: float, end: float) -> tuple[Scale, list[float]]:
+def _scale(rows: Sequence[Row], start: float, end: float) -> WithTicks:
     """Return the axis: 0 to 1 for accuracies, logarithmic for values of very different sizes."""
     if rows[0]["unit"] == "accuracy":
         return Scale(0.0, 1.0, start, end), [0.0, 0.5, 1.0]

@@ -1,4 +1,4 @@
-"""Heat map as SVG: rows are methods, columns are lengths, each field contains its score.
+"""Heat maps as SVG: scores of methods by length, or needles found by length and depth.
 
 The colours are eleven steps of a scale whose lightness is monotonic, so that it is readable with
 any kind of colour vision. `figures.css` defines one scale for light and one for dark pages.
@@ -20,15 +20,7 @@ GAP, BREAK = 12.0, 5.0
 LETTER_OF_HEAD = 8.2
 WON = 58.0
 TOP = 40.0
-
-
-@dataclass(frozen=True)
-class BenchmarkColumns:
-    """A block of adjacent columns: one benchmark, with one column per length."""
-
-    name: str
-    lengths: tuple[int, ...]
-    """Lengths in tokens, one per column."""
+GRID_WIDTH, GRID_LEFT, GRID_TOP, GRID_HEIGHT, GRID_BOTTOM = 172.0, 34.0, 22.0, 11.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -48,10 +40,11 @@ class HeatMap:
     """Everything that `heat_map_svg` draws."""
 
     title: str
-    blocks: Sequence[BenchmarkColumns]
+    blocks: Mapping[str, Sequence[int]]
+    """Adjacent columns: the lengths in tokens of each benchmark."""
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
-    """The fields, by (variant, `BenchmarkColumns.name`, length in tokens)."""
+    """The fields, by (variant, benchmark, length in tokens)."""
     won: Mapping[Variant, float]
     """Share (0 to 1) of comparisons that each method wins, for an extra column; empty for none."""
     trained: int | None
@@ -84,7 +77,10 @@ def heat_map_svg(shown: HeatMap) -> str:
         for one in family.variants:
             parts += _row(shown, one, places, y)
             y += HEIGHT
-        parts += [f'<path class="limit" d="M{x:g} {y:g}v-{_rows(family):g}"/>' for x in lines]
+        parts += [
+            f'<path class="limit" d="M{x:g} {y:g}v-{HEIGHT * len(family.variants):g}"/>'
+            for x in lines
+        ]
         y += 4
     return "\n".join([opening(shown.title, right, y, "heat"), *parts, "</svg>"])
 
@@ -96,36 +92,32 @@ def ramp_html(worst: str, best: str) -> Markup:
     return ramp.format(worst, steps, best)
 
 
-def _rows(family: Family) -> float:
-    return HEIGHT * len(family.variants)
-
-
 def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
     """Return the x in pixels of the columns, of the trained-context lines and of the right edge.
 
     Each column's left edge is given by (block name, length).
     """
     places, lines, x = {}, [], shown.left
-    for block in shown.blocks:
-        for number, length in enumerate(block.lengths):
-            before = block.lengths[number - 1] if number else length
+    for block, lengths in shown.blocks.items():
+        for number, length in enumerate(lengths):
+            before = lengths[number - 1] if number else length
             if shown.trained is not None and before <= shown.trained < length:
                 lines.append(x + BREAK / 2)
                 x += BREAK
-            places[block.name, length] = x
+            places[block, length] = x
             x += FIELD
         # Leave room for a benchmark name that is wider than its columns.
-        x = max(x, places[block.name, block.lengths[0]] + len(block.name) * LETTER_OF_HEAD)
+        x = max(x, places[block, lengths[0]] + len(block) * LETTER_OF_HEAD)
         x += GAP
     return places, lines, x - GAP
 
 
 def _heads(shown: HeatMap, places: Mapping[tuple[str, int], float]) -> list[str]:
     parts = []
-    for block in shown.blocks:
-        parts.append(text(block.name, places[block.name, block.lengths[0]] + 2, 14, "head"))
-        for length in block.lengths:
-            at = places[block.name, length] + FIELD / 2
+    for block, lengths in shown.blocks.items():
+        parts.append(text(block, places[block, lengths[0]] + 2, 14, "head"))
+        for length in lengths:
+            at = places[block, length] + FIELD / 2
             parts.append(text(f"{length:,}", at, TOP - 8, "tick middle"))
     return parts
 
@@ -134,7 +126,7 @@ def _row(
     shown: HeatMap, one: Variant, places: Mapping[tuple[str, int], float], y: float
 ) -> list[str]:
     left, right = shown.left, shown.width
-    whose = row_data(one.method, one.frozen)
+    whose = row_data(one)
     parts = [
         f'<g class="row" {whose}>',
         f'<rect class="lane" x="0" y="{y:g}" width="{right:g}" height="{HEIGHT:g}"/>',
@@ -162,3 +154,46 @@ def _row(
             f' rx="2"/>{text(f"{share:.0%}", x + WON / 2, y + 15, "middle")}</g>'
         )
     return [*parts, "</g>"]
+
+
+def depth_grid_svg(
+    one: Variant,
+    lengths: Sequence[int],
+    depths: Sequence[float],
+    values: Mapping[tuple[int, float], float],
+) -> str:
+    """Return a small heat map of one method: needles found by length (across) and depth (down).
+
+    Args:
+      one: The method, frozen or tuned.
+      lengths: The lengths in tokens, one per column.
+      depths: The depths in %, one per row; 0 is the start of the text, 100 its end.
+      values: Share of needles found, 0 to 1, by (length, depth).
+    """
+    whose = row_data(one)
+    wide = (GRID_WIDTH - GRID_LEFT) / len(lengths)
+    base = GRID_TOP + GRID_HEIGHT * len(depths)
+    parts = [
+        opening(f"needles: {one.label}", GRID_WIDTH, base + GRID_BOTTOM, "depth-grid"),
+        f"<g {whose}>",
+        text(one.label, 0, 13, "panel-title small", room=0.86 * GRID_WIDTH),
+    ]
+    for number, length in enumerate(lengths):
+        for row, depth in enumerate(depths):
+            value = values.get((length, depth))
+            step = "absent" if value is None else f"h{round(value * STEPS)}"
+            found = "not evaluated" if value is None else f"{value:.0%} found"
+            sentence = f"{one.label}, {length:,} tokens, depth {depth:g} %: {found}"
+            parts.append(
+                f'<rect class="field {step}" x="{GRID_LEFT + wide * number + 0.5:.2f}"'
+                f' y="{GRID_TOP + GRID_HEIGHT * row + 0.5:g}" width="{wide - 1:.2f}"'
+                f' height="{GRID_HEIGHT - 1:g}" {whose}'
+                f" {value_data(x=length, depth=depth, value=value)} {tooltip(sentence)}/>"
+            )
+    for row, name in ((0, f"{depths[0]:g}%"), (len(depths) - 1, f"{depths[-1]:g}%")):
+        parts.append(text(name, GRID_LEFT - 4, GRID_TOP + GRID_HEIGHT * row + 9, "tick tiny end"))
+    every = max(1, -(-len(lengths) // 4))
+    for number in range(len(lengths) - 1, -1, -every):
+        at = GRID_LEFT + wide * (number + 0.5)
+        parts.append(text(f"{lengths[number]:,}", at, base + 13, "tick tiny middle"))
+    return "\n".join([*parts, "</g>", "</svg>"])

@@ -7,12 +7,12 @@ there, and a small cross shows the mean over the finished seeds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catalog.palette import Look
 from dashboards.charts import scales
-from dashboards.charts.lines import Line, Point
+from dashboards.charts.lines import Line, seed_range, whisker
 from dashboards.charts.marks import (
     SHAPES,
     SPOT,
@@ -20,11 +20,14 @@ from dashboards.charts.marks import (
     opening,
     row_data,
     text,
+    ticked,
     tooltip,
     value_data,
 )
+from dashboards.contents import Row
+from dashboards.families import Variant
 from lce_core import formats
-from lce_core.study.variants import CONTROL, weights_label
+from lce_core.study.variants import weights_label
 
 WIDTH, PLOT = 340.0, 170.0
 LEFT, RIGHT, BOTTOM = 42.0, 12.0, 40.0
@@ -40,22 +43,20 @@ class Axes:
     """Title of the figure."""
     x_name: str
     y_name: str
-    landmarks: Mapping[str, int | None]
+    landmarks: Mapping[str, int | None] = field(default_factory=dict)
     """Vertical lines to draw: x by name; a line whose x is None is not drawn."""
-    xs: Sequence[float]
-    """All x values of all panels. They determine the range of the x axis."""
-    ys: Sequence[float]
-    """All y values of all panels, at least one. They determine the range of the y axis."""
     levels: Mapping[str, float | None] = field(default_factory=dict)
     """Horizontal lines to draw: y by name; a line whose y is None is not drawn."""
-    x_scale: Callable[[Sequence[float], float, float], tuple[scales.Scale, list[float]]] = (
-        scales.lengths
-    )
+    x_scale: Callable[[Sequence[float], float, float], scales.WithTicks] = scales.lengths
     log_y: bool = False
     marks: bool = True
     """True to draw a mark at each point; False to draw only lines. Tooltips work in both cases."""
     counted: str = "seed"
     """Unit, in the singular, over which each point is a mean, for tooltips: "seed" or "cell"."""
+    xs: Sequence[float] = ()
+    """All x values of all panels. They determine the range of the x axis."""
+    ys: Sequence[float] = ()
+    """All y values of all panels, at least one. They determine the range of the y axis."""
     legend_lines: int = 3
     """Number of rows of the figure's longest legend. All panels reserve this height."""
 
@@ -63,15 +64,7 @@ class Axes:
 def line_panel_svg(
     axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], looks: Mapping[str, Look]
 ) -> str:
-    """Return the panel as an `<svg>` element.
-
-    Args:
-      axes: Axes that the panels share.
-      name: Title of the panel.
-      lines: Lines drawn in colour.
-      behind: Lines drawn in grey, behind the others.
-      looks: Colours and mark shape by method.
-    """
+    """Return the panel as an `<svg>` element, with the lines `behind` in grey."""
     top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
     base = top + PLOT
     ys = [*axes.ys, *(level for level in axes.levels.values() if level is not None)]
@@ -104,53 +97,39 @@ def line_panel_svg(
         ),
         text(name, 0, 13, "panel-title"),
         *_legend([*lines, *behind], looks),
-        *_grid(axes, x, y, x_ticks, y_ticks, top, base),
+        *_grid(axes, (x, x_ticks), (y, y_ticks), top, base),
     ]
     for line in [*behind, *lines]:
-        parts += _line(axes, line, looks[line.method], x, y)
+        parts += _line(axes, line, looks[line.variant.method], x, y)
     return "\n".join([*parts, "</svg>"])
 
 
-def _classes(line: Line) -> str:
-    control = "control " if line.method == CONTROL else ""
-    return f"look {control}{weights_label(line.frozen)}"
+def _classes(one: Variant) -> str:
+    return f"look {'control ' * one.is_control}{weights_label(one.frozen)}"
 
 
 def _legend(lines: Sequence[Line], looks: Mapping[str, Look]) -> list[str]:
     parts = []
-    for number, line in enumerate(lines):
+    for number, one in enumerate(line.variant for line in lines):
         left = (number % 2) * WIDTH / 2
         y = LEGEND + LEGEND_LINE * (number // 2) + 6
-        look = looks[line.method]
+        look = looks[one.method]
         parts.append(
-            f'<g class="key {_classes(line)}" {colours(look)}'
-            f" {row_data(line.method, line.frozen)}>"
+            f'<g class="key {_classes(one)}" {colours(look)} {row_data(one)}>'
             f'<path class="stroke" d="M{left:g} {y:g}h20"/>'
             f'<path class="mark" transform="translate({left + 10:g} {y:g})"'
             f' d="{SHAPES[look.shape]}"/>'
-            f"{text(line.label, left + 25, y + 4, room=WIDTH / 2 - 32)}</g>"
+            f"{text(one.label, left + 25, y + 4, room=WIDTH / 2 - 32)}</g>"
         )
     return parts
 
 
 def _grid(
-    axes: Axes,
-    x: scales.Scale,
-    y: scales.Scale,
-    x_ticks: list[float],
-    y_ticks: list[float],
-    top: float,
-    base: float,
+    axes: Axes, across: scales.WithTicks, up: scales.WithTicks, top: float, base: float
 ) -> list[str]:
+    (x, _), (y, _) = across, up
     parts = [text(axes.y_name, 0, top - 19, "tick")]
-    for tick in y_ticks:
-        at = y(tick)
-        parts.append(f'<path class="grid" d="M{LEFT:g} {at:g}H{WIDTH - RIGHT:g}"/>')
-        parts.append(text(formats.tick(tick), LEFT - 6, at + 4, "tick end"))
-    parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
-    for tick in x_ticks:
-        parts.append(f'<path class="axis" d="M{x(tick):g} {base:g}v4"/>')
-        parts.append(text(formats.tick(tick), x(tick), base + 16, "tick middle"))
+    parts += ticked(across, up, LEFT, WIDTH - RIGHT, base)
     for name, value in axes.landmarks.items():
         if value is not None and x.low <= value <= x.high:
             at = x(value)
@@ -168,41 +147,38 @@ def _grid(
 
 
 def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) -> list[str]:
-    whose = row_data(line.method, line.frozen)
+    one = line.variant
+    whose = row_data(one)
     parts = [
-        f'<g class="series {_classes(line)}" {colours(look)} data-series="{line.label}" {whose}>'
+        f'<g class="series {_classes(one)}" {colours(look)} data-series="{one.label}" {whose}>'
     ]
     for run in line.runs:
-        path = "L".join(f"{x(point.x):g} {y(point.value):g}" for point in run)
+        path = "L".join(f"{x(point['x']):g} {y(point['y']):g}" for point in run)
         parts.append(f'<path class="stroke" d="M{path}"/>')
-    for number, point in _numbered(line):
-        low, high = point.whisker
+    for number, point in ((n, point) for n, run in enumerate(line.runs) for point in run):
+        low, high = whisker(point)
         if axes.marks and low < high:
             cap = "m-3 0h6m-3 0"
-            ends = f"M{x(point.x):g} {y(low):g}{cap}V{y(high):g}{cap}"
+            ends = f"M{x(point['x']):g} {y(low):g}{cap}V{y(high):g}{cap}"
             parts.append(f'<path class="range" d="{ends}"/>')
         shape = f'mark" d="{SHAPES[look.shape]}' if axes.marks else f'spot" d="{SPOT}'
-        at = f"translate({x(point.x):g} {y(point.value):g})"
+        at = f"translate({x(point['x']):g} {y(point['y']):g})"
         facts = value_data(
-            x=point.x,
-            value=point.value,
-            lowest=low,
-            highest=high,
-            run=number or None,
+            x=point["x"], value=point["y"], lowest=low, highest=high, run=number or None
         )
         parts.append(
             f'<path class="{shape}" transform="{at}" {whose} {facts}'
-            f" {tooltip(_sentence(axes, line, point))}/>"
+            f" {tooltip(_sentence(axes, one, point))}/>"
         )
-    for gap in line.gaps:
-        if gap.value_of_done is not None:
-            done = f"{gap.num_seeds} of {gap.num_planned} {axes.counted}s"
+    for gap in line.rows:
+        if gap["y"] is None and gap["value_of_done"] is not None:
+            done = f"{gap['num_seeds']} of {gap['num_planned']} {axes.counted}s"
             sentence = (
-                f"{line.label} at {gap.x:,}: {done} done, mean of these"
-                f" {formats.score(gap.value_of_done)}; {gap.missing}"
+                f"{one.label} at {gap['x']:,}: {done} done, mean of these"
+                f" {formats.score(gap['value_of_done'])}; {gap['missing']}"
             )
-            at = f"translate({x(gap.x):g} {y(gap.value_of_done):g})"
-            facts = value_data(x=gap.x, value_of_done=gap.value_of_done)
+            at = f"translate({x(gap['x']):g} {y(gap['value_of_done']):g})"
+            facts = value_data(x=gap["x"], value_of_done=gap["value_of_done"])
             parts.append(
                 f'<path class="gap" d="{CROSS}" transform="{at}" {whose} {facts}'
                 f" {tooltip(sentence)}/>"
@@ -210,24 +186,15 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
     return [*parts, "</g>"]
 
 
-def _numbered(line: Line) -> Iterator[tuple[int, Point]]:
-    """Yield each point with the number of its run: a line joins the points of one run."""
-    for number, run in enumerate(line.runs):
-        for point in run:
-            yield number, point
-
-
-def _sentence(axes: Axes, line: Line, point: Point) -> str:
-    seeds = f"{point.num_seeds} {axes.counted}{'s'[: point.num_seeds != 1]}"
-    between = (
-        f", {formats.score(point.lowest)} to {formats.score(point.highest)}"
-        if point.lowest < point.highest
-        else ""
-    )
-    interval = ""
-    if point.interval:
-        low, high = map(formats.score, point.interval)
-        interval = f", 95 % interval {low} to {high}"
-    prompts = f"; {point.num_prompts:,} documents or prompts per seed" if point.num_prompts else ""
-    value = formats.score(point.value)
-    return f"{line.label} at {point.x:,}: {value}{interval} ({seeds}{between}{prompts})"
+def _sentence(axes: Axes, one: Variant, point: Row) -> str:
+    seeds = f"{point['num_seeds']} {axes.counted}{'s'[: point['num_seeds'] != 1]}"
+    lowest, highest = seed_range(point)
+    if lowest < highest:
+        seeds += f", {formats.score(lowest)} to {formats.score(highest)}"
+    if number := point.get("num_documents"):
+        seeds += f"; {number:,} documents or prompts per seed"
+    value = formats.score(point["y"])
+    if point.get("ci_low") is not None:
+        low, high = (formats.score(point[end]) for end in ("ci_low", "ci_high"))
+        value += f", 95 % interval {low} to {high}"
+    return f"{one.label} at {point['x']:,}: {value} ({seeds})"

@@ -3,71 +3,64 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lce_core.study.variants import variant_label
-
-
-@dataclass(frozen=True)
-class Point:
-    """A point of a line: a mean over all planned seeds or cells, with a range around it."""
-
-    x: int
-    """Position on the x axis: a length or position in tokens, or a number of examples."""
-    value: float
-    lowest: float
-    highest: float
-    num_seeds: int
-    interval: tuple[float, float] | None = None
-    """95 % interval of the mean, if known."""
-    num_prompts: int | None = None
-    """Number of documents or independent prompts in one seed, if known."""
-
-    @property
-    def whisker(self) -> tuple[float, float]:
-        """Ends of the whisker to draw: the interval if it is known, the range otherwise."""
-        return self.interval or (self.lowest, self.highest)
-
-
-@dataclass(frozen=True)
-class Gap:
-    """An x at which the line is interrupted, because some planned seeds are not done."""
-
-    x: int
-    value_of_done: float | None
-    """Mean over the finished seeds; None if no seed is finished."""
-    num_seeds: int
-    """Number of finished seeds."""
-    num_planned: int
-    missing: str
-    """Names of the unfinished seeds, with the reason."""
+from dashboards.contents import Row
+from dashboards.families import Variant
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points and gaps of one variant (a method, frozen or tuned), sorted by x."""
+    """Rows of one variant, sorted by `x`: a length or position in tokens, or a number of examples.
 
-    method: str
-    frozen: bool
-    points: tuple[Point, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    The value `y` of a point is a mean over all planned seeds or cells. A row without it is a gap,
+    which interrupts the line. The other columns are those of the query `scores`; a point needs only
+    `num_seeds` of them.
+    """
+
+    variant: Variant
+    rows: Sequence[Row]
 
     @property
-    def label(self) -> str:
-        """Method name, followed by "tuned" for a tuned variant."""
-        return variant_label(self.method, self.frozen)
+    def points(self) -> list[Row]:
+        return [row for row in self.rows if row["y"] is not None]
 
     @property
     def ends(self) -> list[tuple[int, float]]:
-        """(x, y) of everything drawn, sorted by x: the points, and the crosses of `gaps`."""
-        known = [(gap.x, gap.value_of_done) for gap in self.gaps if gap.value_of_done is not None]
-        return sorted([*((point.x, point.value) for point in self.points), *known])
+        """(x, y) of everything drawn: the points, and the means over the finished seeds of gaps."""
+        found = [(row["x"], row["value_of_done" if row["y"] is None else "y"]) for row in self.rows]
+        return [(x, y) for x, y in found if y is not None]
 
     @property
-    def runs(self) -> list[list[Point]]:
+    def ys(self) -> list[float]:
+        """All y of `ends` and of whiskers."""
+        return [y for _, y in self.ends] + [y for point in self.points for y in whisker(point)]
+
+    @property
+    def runs(self) -> list[list[Row]]:
         """Groups of successive points that a line joins; each gap starts a new group."""
+        groups = itertools.groupby(self.rows, lambda row: row["y"] is None)
+        return [list(run) for is_gap, run in groups if not is_gap]
 
-        def gaps_before(point: Point) -> int:
-            return sum(gap.x < point.x for gap in self.gaps)
 
-        return [list(run) for _, run in itertools.groupby(self.points, gaps_before)]
+def lines_of(rows: Sequence[Row], x: str, y: str) -> dict[Variant, Line]:
+    """Return a `Line` per variant, from rows with columns named `x` and `y`."""
+    found: dict[Variant, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row[x]):
+        found.setdefault(Variant.of(row), []).append({**row, "x": row[x], "y": row[y]})
+    return {one: Line(one, found[one]) for one in dict.fromkeys(map(Variant.of, rows))}
+
+
+def whisker(point: Row) -> tuple[float, float]:
+    """Return the ends of the whisker: the interval if it is known, or else the range of seeds."""
+    if point.get("ci_low") is not None:
+        return point["ci_low"], point["ci_high"]
+    return seed_range(point)
+
+
+def seed_range(point: Row) -> tuple[float, float]:
+    """Return the lowest and the highest seed; the point itself if these are not known."""
+    if "lowest" in point:
+        return point["lowest"], point["highest"]
+    return point["y"], point["y"]

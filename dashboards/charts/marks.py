@@ -1,4 +1,4 @@
-"""SVG elements that all charts use: mark shapes, texts and data attributes.
+"""SVG elements that all charts use: mark shapes, texts, axes and data attributes.
 
 Data attributes contain each mark's method, frozen flag, position and unrounded catalog value, so
 that scripts and tests can read the chart back. `data-tooltip` is the tooltip text.
@@ -6,11 +6,18 @@ that scripts and tests can read the chart back. `data-tooltip` is the tooltip te
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from markupsafe import Markup
 
 from catalog.palette import Look
+from dashboards.charts.scales import WithTicks
+from dashboards.families import Variant
+from lce_core import formats
 from lce_core.study.variants import weights_label
 
 LETTER = 6.4
@@ -25,11 +32,15 @@ SHAPES = (
 )
 SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 """SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
+GAP = 24.0
+"""Free space in pixels between the charts of a picture and around them."""
+_STYLE = Path(__file__).parents[1] / "page" / "figures.css"
+_SIZE = re.compile(r'^<svg [^>]*? width="([\d.]+)" height="([\d.]+)"')
 
 
-def row_data(method: str, frozen: bool) -> str:
+def row_data(one: Variant) -> str:
     """Return the SVG attributes `data-method` and `data-frozen`, which identify the method."""
-    return f'data-method="{escape(method)}" data-frozen="{str(frozen).lower()}"'
+    return value_data(method=one.method, frozen=str(one.frozen).lower())
 
 
 def colours(look: Look) -> str:
@@ -37,14 +48,39 @@ def colours(look: Look) -> str:
     return f'style="--light: {look.light}; --dark: {look.dark}"'
 
 
-def key_html(label: str, method: str, frozen: bool, look: Look) -> Markup:
+def key_html(one: Variant, look: Look) -> Markup:
     """Return an entry of an HTML legend: the method's mark and label."""
     return Markup(
-        f'<span class="key look {weights_label(frozen)}" {colours(look)}'
-        f' {row_data(method, frozen)}><svg width="12" height="12" viewBox="-6 -6 12 12"'
+        f'<span class="key look {weights_label(one.frozen)}" {colours(look)}'
+        f' {row_data(one)}><svg width="12" height="12" viewBox="-6 -6 12 12"'
         f' aria-hidden="true"><path class="mark" d="{SHAPES[look.shape]}"/></svg>'
-        f"{escape(label)}</span>"
+        f"{escape(one.label)}</span>"
     )
+
+
+def dot(one: Variant, look: Look, at: tuple[float, float], facts: str, sentence: str) -> str:
+    """Return a method's mark at (x, y) in pixels, with attributes from `value_data`."""
+    return (
+        f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
+        f' d="{SHAPES[look.shape]}" transform="translate({at[0]:g} {at[1]:g})"'
+        f" {row_data(one)} {facts} {tooltip(sentence)}/>"
+    )
+
+
+def ticked(across: WithTicks, up: WithTicks, left: float, right: float, base: float) -> list[str]:
+    """Return the x axis at the height `base`, and the ticks of both axes; all in pixels."""
+    (x, x_ticks), (y, y_ticks) = across, up
+    parts: list[str] = []
+    for tick in y_ticks:
+        at = y(tick)
+        parts.append(f'<path class="grid" d="M{left:g} {at:g}H{right:g}"/>')
+        parts.append(text(formats.tick(tick), left - 6, at + 4, "tick end"))
+    parts.append(f'<path class="axis" d="M{left:g} {base:g}H{right:g}"/>')
+    for tick in x_ticks:
+        at = x(tick)
+        parts.append(f'<path class="axis" d="M{at:g} {base:g}v4"/>')
+        parts.append(text(formats.tick(tick), at, base + 16, "tick middle"))
+    return parts
 
 
 def value_data(**facts: float | str | None) -> str:
@@ -77,16 +113,36 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
 
 
 def opening(title: str, width: float, height: float, kind: str, facts: str = "") -> str:
-    """Return the opening `<svg>` tag. The page's SVG button names the saved file after `title`.
-
-    Args:
-      title: name of the chart.
-      width, height: size in pixels.
-      kind: CSS class.
-      facts: data attributes from `value_data`.
-    """
+    """Return the opening `<svg>` tag. The page's SVG button names the saved file after `title`."""
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'
         f' data-chart="{escape(title)}"{facts and f" {facts}"}>'
+    )
+
+
+def picture(charts: Sequence[str]) -> str:
+    """Return one SVG document with all charts in a grid.
+
+    The SVG buttons of the HTML report save charts in the same form.
+
+    Args:
+      charts: `<svg>` elements of `dashboards.charts`; at least one.
+    """
+    sizes = [(float(found[1]), float(found[2])) for found in map(_SIZE.match, charts) if found]
+    wide, high = (max(side) for side in zip(*sizes, strict=True))
+    columns = math.ceil(math.sqrt(len(charts)))
+    width = GAP + columns * (wide + GAP)
+    height = GAP + math.ceil(len(charts) / columns) * (high + GAP)
+    placed = "\n".join(
+        f'<svg x="{GAP + number % columns * (wide + GAP):g}"'
+        f' y="{GAP + number // columns * (high + GAP):g}"{chart.removeprefix("<svg")}'
+        for number, chart in enumerate(charts)
+    )
+    # Always light: pages without scripts may be light while the reader's system is dark.
+    style = re.sub(r"@media screen.*?\n}\n", "", _STYLE.read_text(encoding="utf-8"), flags=re.S)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
+        f' width="{width:g}" height="{height:g}">\n<style>\n{style}</style>\n'
+        f'<rect width="100%" height="100%" style="fill: var(--page)"/>\n{placed}\n</svg>\n'
     )

@@ -34,7 +34,11 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 2)
 
 
-def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
+WithTicks = tuple[Scale, list[float]]
+"""An axis, and the values of its ticks."""
+
+
+def linear(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a linear axis that contains all values and ends at ticks, and its ticks."""
     low, high = min(values), max(values)
     span = (high - low) or abs(high) or 1.0
@@ -45,7 +49,7 @@ def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
     return Scale(ticks[0], ticks[-1], start, end), ticks
 
 
-def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
+def within(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a linear axis that ends at the largest value, to save space, and its ticks."""
     scale, ticks = linear(values, start, end)
     low, high = min(scale.low, min(values)), max(values)
@@ -54,7 +58,7 @@ def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
     return Scale(low, high, start, end), [tick for tick in ticks if tick <= high]
 
 
-def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
+def logarithmic(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a logarithmic axis that extends 8 % beyond the values at each end, and its ticks.
 
     Unequal distances between the ticks show that the axis is logarithmic. Three ticks are the
@@ -72,7 +76,7 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scal
     return Scale(low, high, start, end, logarithmic=True), ticks
 
 
-def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
+def lengths(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a logarithmic axis of token counts, and its ticks: the values themselves.
 
     If the labels of the values would overlap, the ticks are powers of two.

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from catalog.palette import Look
 from dashboards.charts import scales
-from dashboards.charts.marks import SHAPES, colours, opening, row_data, text, tooltip, value_data
+from dashboards.charts.marks import dot, opening, row_data, text, ticked, value_data
 from dashboards.families import Variant
 from lce_core import formats
-from lce_core.study.variants import weights_label
 
 WIDTH, HEIGHT = 340.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 44.0, 40.0
 LETTER, MARK = 6.2, 4.0
 STEPS_ASIDE = (4.0, 19.0, -9.0, 34.0, -24.0, 49.0, 64.0)
 """Vertical distances in pixels at which a label is tried, in this order, to find free space."""
+
+Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -27,73 +28,47 @@ class Axis:
     higher_is_better: bool
     logarithmic: bool = False
 
+    def scale(self, values: Sequence[float], start: float, end: float) -> scales.WithTicks:
+        make = scales.logarithmic if self.logarithmic and min(values) > 0 else scales.linear
+        return make(values, start, end)
+
+    def title(self, scale: scales.Scale) -> str:
+        better = "higher" if self.higher_is_better else "lower"
+        return scales.name(f"{self.name}, {better} is better", scale)
+
 
 def scatter_svg(
     title: str,
     axes: tuple[Axis, Axis],
     looks: Mapping[str, Look],
-    points: Mapping[Variant, tuple[float, float]],
+    points: Mapping[Variant, Place],
 ) -> str:
-    """Return the chart as an `<svg>` element.
-
-    Args:
-      title: Name of the chart.
-      axes: The x and the y axis.
-      looks: Colours and mark shape by method.
-      points: (x, y) of each variant to draw; at least one.
-    """
-    x_scale, x_ticks = _scale(axes[0], [x for x, _ in points.values()], LEFT + 8, WIDTH - RIGHT - 8)
-    y_scale, y_ticks = _scale(axes[1], [y for _, y in points.values()], HEIGHT - BOTTOM - 8, TOP)
-    base = HEIGHT - BOTTOM
-    parts = [opening(title, WIDTH, HEIGHT, "scatter"), text(title, 0, 13, "panel-title")]
-    parts.append(text(_axis_name(axes[1], y_scale), 0, 31, "tick"))
-    for tick in y_ticks:
-        at = y_scale(tick)
-        parts.append(f'<path class="grid" d="M{LEFT:g} {at:g}H{WIDTH - RIGHT:g}"/>')
-        parts.append(text(formats.tick(tick), LEFT - 6, at + 4, "tick end"))
-    for tick in x_ticks:
-        at = x_scale(tick)
-        parts.append(f'<path class="axis" d="M{at:g} {base:g}v4"/>')
-        parts.append(text(formats.tick(tick), at, base + 16, "tick middle"))
-    parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
-    parts.append(text(_axis_name(axes[0], x_scale), WIDTH - RIGHT, base + 34, "tick end"))
-    labels = []
-    for one, (x, y) in points.items():
-        place = (x_scale(x), y_scale(y))
-        look = looks[one.method]
-        sentence = (
-            f"{one.label}: {axes[0].name} {formats.score(x)}, {axes[1].name} {formats.score(y)}"
-        )
+    """Return the chart as an `<svg>` element, with the (x, y) of at least one variant."""
+    right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
+    x, x_ticks = axes[0].scale([x for x, _ in points.values()], LEFT + 8, right - 8)
+    y, y_ticks = axes[1].scale([y for _, y in points.values()], base - 8, TOP)
+    places = {one: (x(at[0]), y(at[1])) for one, at in points.items()}
+    parts = [
+        opening(title, WIDTH, HEIGHT, "scatter"),
+        text(title, 0, 13, "panel-title"),
+        text(axes[1].title(y), 0, 31, "tick"),
+        *ticked((x, x_ticks), (y, y_ticks), LEFT, right, base),
+        text(axes[0].title(x), right, base + 34, "tick end"),
+    ]
+    for one, values in points.items():
+        shown = (f"{it.name} {formats.score(at)}" for it, at in zip(axes, values, strict=True))
+        facts = value_data(x=values[0], value=values[1])
         parts.append(
-            f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
-            f' d="{SHAPES[look.shape]}" transform="translate({place[0]:g} {place[1]:g})"'
-            f" {row_data(one.method, one.frozen)} {value_data(x=x, value=y)}"
-            f" {tooltip(sentence)}/>"
+            dot(one, looks[one.method], places[one], facts, f"{one.label}: {', '.join(shown)}")
         )
-        if not _is_beaten(points[one], points.values(), axes):
-            labels.append((place, one))
-    marks = [(x_scale(x), y_scale(y)) for x, y in points.values()]
-    return "\n".join([*parts, *_names(labels, marks), "</svg>"])
+    best = [one for one in points if not _is_beaten(points[one], points.values(), axes)]
+    return "\n".join([*parts, *_names(best, places), "</svg>"])
 
 
-def _scale(
-    axis: Axis, values: list[float], start: float, end: float
-) -> tuple[scales.Scale, list[float]]:
-    make = scales.logarithmic if axis.logarithmic and min(values) > 0 else scales.linear
-    return make(values, start, end)
-
-
-def _axis_name(axis: Axis, scale: scales.Scale) -> str:
-    better = "higher" if axis.higher_is_better else "lower"
-    return scales.name(f"{axis.name}, {better} is better", scale)
-
-
-def _is_beaten(
-    point: tuple[float, float], points: Iterable[tuple[float, float]], axes: tuple[Axis, Axis]
-) -> bool:
+def _is_beaten(point: Place, points: Iterable[Place], axes: tuple[Axis, Axis]) -> bool:
     """Return True if another point is at least as good on both axes and better on one."""
 
-    def signed(one: tuple[float, float]) -> tuple[float, ...]:
+    def signed(one: Place) -> tuple[float, ...]:
         return tuple(
             value if axis.higher_is_better else -value
             for value, axis in zip(one, axes, strict=True)
@@ -106,20 +81,15 @@ def _is_beaten(
     )
 
 
-def _names(
-    labels: Sequence[tuple[tuple[float, float], Variant]], marks: Sequence[tuple[float, float]]
-) -> list[str]:
-    """Return labels for points, each where it covers no mark or label.
+def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list[str]:
+    """Return labels for variants, each where it covers no mark or label.
 
-    A label for which there is no free space is omitted.
-
-    Args:
-      labels: ((x, y) in pixels, variant) of each point to label.
-      marks: (x, y) in pixels of all points.
+    A label for which there is no free space is omitted. The places are (x, y) in pixels.
     """
     parts: list[str] = []
-    taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in marks]
-    for (x, y), one in sorted(labels, key=lambda label: label[0]):
+    taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in places.values()]
+    for one in sorted(labelled, key=places.__getitem__):
+        x, y = places[one]
         width = len(one.label) * LETTER
         left = x + 9 if x + 9 + width < WIDTH else x - 9 - width
         for below in STEPS_ASIDE:
@@ -131,8 +101,7 @@ def _names(
                     f"M{x:g} {y:g}L{left - 2 if left > x else left + width:g} {y + below - 4:g}"
                 )
                 parts.append(
-                    f"<g {row_data(one.method, one.frozen)}>"
-                    f'<path class="leader" d="{leader}"/>'
+                    f'<g {row_data(one)}><path class="leader" d="{leader}"/>'
                     f"{text(one.label, left, y + below, 'near')}</g>"
                 )
                 break

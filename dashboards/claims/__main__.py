@@ -115,7 +115,6 @@ def _of(found: list[Claim], name: str, option: str = "--method") -> list[Claim]:
     """Return the claims that mention a method or variant; raise SpecError if there are none.
 
     Args:
-      found: claims to select from.
       name: "yarn" for both variants, or "yarn tuned" or "yarn-tuned".
       option: the option that gave the name, for the error.
     """

@@ -54,13 +54,6 @@ class Claim:
     """Number of training seeds or else of independent samples that would decide an undecided
     comparison with 80 % power, if the true difference equals the measured one."""
 
-    @property
-    def sentence(self) -> str:
-        """The text with a full stop and a capital, unless it starts with a method's name."""
-        if self.method and self.text.startswith(self.method):
-            return f"{self.text}."
-        return f"{self.text[:1].upper()}{self.text[1:]}."
-
     def mentions(self, method: str, frozen: bool | None = None) -> bool:
         """Return True if either side is this method; `frozen` None matches both variants."""
         named = [(self.method, self.frozen), (self.other_method, self.other_frozen)]

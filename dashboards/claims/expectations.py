@@ -11,9 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dashboards.claims import wording
-from dashboards.claims.views import first, other
 from dashboards.contents import Row, rows_of
-from dashboards.registered import stage
+from dashboards.families import Variant
 from lce_core import formats
 
 if TYPE_CHECKING:
@@ -79,10 +78,14 @@ class Expectation:
         if self.blocked_by is not None:
             notes.append(f"not tested, because expectation {self.blocked_by} is undecided")
         if not self.is_registered:
-            when = "at an unknown time" if not self.results_before else stage(self.results_before)
+            when = (
+                "at an unknown time"
+                if not self.results_before
+                else wording.stage(self.results_before)
+            )
             notes.append(f"added {when}, so exploratory")
         if self.withdrawn_after is not None:
-            notes.append(f"withdrawn {stage(self.withdrawn_after)}")
+            notes.append(f"withdrawn {wording.stage(self.withdrawn_after)}")
         return "; ".join(notes)
 
 
@@ -154,7 +157,7 @@ def _finding(row: Row, trained: int | None, numbers: Mapping[tuple[str, int], in
         result = "mean Kendall's tau over documents = "
     else:
         measured = {"metric": row["metric"], "benchmark": row["benchmark"]}
-        ours, theirs = map(wording.named, (first(row), other(row)))
+        ours, theirs = map(wording.named, Variant.pair(row))
         what = f"{ours} minus {theirs} in {wording.measured(measured, several=False)}"
         result = ""
     if row["outcome"] == "not measured" or row["difference"] is None:

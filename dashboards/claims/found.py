@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
-from dashboards.claims.pairs import pairs
-from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
+from dashboards.contents import Row, rows_of
+from dashboards.families import Variant
 from lce_core import formats
 from lce_core.kinds import Kind
+from lce_core.study.variants import CONTROL
 
 if TYPE_CHECKING:
     import duckdb
 
+BASE = Variant(CONTROL, True)
+"""The unmodified base model."""
 _KINDS = get_args(Kind)
 """Claims of text come first, those of learning last."""
+_TOPICS = ("base", "order", "length", "pair")
+_UNDECIDED = ("the same", "undecided", "too few")
+_SAME = (
+    "eval_length", "task", "method", "frozen", "other_method", "other_frozen", "difference",
+    "value", "p_adjusted", "family", "num_seeds", "smallest_detectable", "num_needed",
+)  # fmt: skip
+"""Columns of `paired_difference` that are fields of `Claim`."""
+_QUERIES = {
+    "studies": "FROM studies WHERE study = $study",
+    "pairs": "FROM paired_difference WHERE study = $study",
+    "lengths": "FROM effective_length WHERE study = $study AND rule = 'kept'",
+    "orders": "FROM perplexity_agreement WHERE study = $study",
+    "kinds": "SELECT DISTINCT benchmark, kind FROM cells WHERE study = $study",
+}
+
+Trained = Mapping[str, int | None]
+"""Trained context in tokens by base model; None if unknown."""
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
@@ -26,18 +46,22 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
     Raises:
       SpecError: the catalog lacks the study.
     """
-    views = read_views(connection, study)
-    topics = ("base", "order", "length", "pair")
-    kinds = {row["benchmark"]: row["kind"] for row in views.kinds}
+    views = rows_of(connection, study, _QUERIES)
+    trained = {row["base_model"]: row["trained_context"] for row in views["studies"]}
+    kinds = {row["benchmark"]: row["kind"] for row in views["kinds"]}
     return sorted(
-        [*pairs(views), *_orders(views), *_lengths(views)],
+        [
+            *_pairs(views["pairs"], trained),
+            *_orders(views["orders"], trained),
+            *_lengths(views["lengths"]),
+        ],
         key=lambda one: (
             one.base_model,
             _KINDS.index(kinds[one.benchmark]),
-            one.benchmark != PERPLEXITY,
+            one.benchmark != "perplexity",
             one.benchmark,
             one.eval_length or 0,
-            topics.index(one.topic),
+            _TOPICS.index(one.topic),
         ),
     )
 
@@ -49,14 +73,13 @@ def told_apart(found: Sequence[Claim]) -> list[Claim]:
     return [replace(one, text=f"with {one.base_model}, {one.text}") for one in found]
 
 
-def _lengths(views: Views) -> Iterator[Claim]:
-    several = with_more_tasks(views.lengths, "task")
-    for row in views.lengths:
+def _lengths(rows: Sequence[Row]) -> Iterator[Claim]:
+    several = _with_more_tasks(rows, "task")
+    for row in rows:
         metric = "nll" if row["unit"] == "nats" else row["unit"]
         what = wording.measured(
             {**row, "metric": metric, "tasks": row["task"]}, row["benchmark"] in several
         )
-        name = wording.named((row["method"], row["frozen"]))
         bar = "at least" if row["higher_is_better"] else "at most"
         threshold = f"{formats.rounded(row['threshold'])}{wording.unit(row)}"
         held = (
@@ -67,7 +90,7 @@ def _lengths(views: Views) -> Iterator[Claim]:
         yield Claim(
             "length",
             "holds",
-            f"{name} has an effective context of {row['tokens']:,} tokens"
+            f"{wording.named(Variant.of(row))} has an effective context of {row['tokens']:,} tokens"
             f" [{row['ci_low']:,} to {row['ci_high']:,}]: {held};"
             f" evaluated up to {row['longest']:,} tokens",
             row["base_model"],
@@ -82,12 +105,12 @@ def _lengths(views: Views) -> Iterator[Claim]:
         )
 
 
-def _orders(views: Views) -> Iterator[Claim]:
-    for row in views.orders:
+def _orders(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
+    for row in rows:
         if row["kendall_low"] is None or row["p_adjusted"] is None:
             continue  # too few methods, or all have equal scores
         who = "methods" if row["methods"] == "all" else "methods with exact attention"
-        where = wording.at(row["eval_length"], views.trained(row["base_model"]))
+        where = wording.at(row["eval_length"], trained[row["base_model"]])
         sign = "better" if row["kendall"] > 0 else "worse"
         is_order = row["p_adjusted"] <= 0.05 and row["kendall_low"] * row["kendall_high"] > 0
         relation = (
@@ -109,3 +132,77 @@ def _orders(views: Views) -> Iterator[Claim]:
             high=row["kendall_high"],
             p_adjusted=row["p_adjusted"],
         )
+
+
+def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
+    """Yield one claim per pair of methods; the better method is the subject of the sentence.
+
+    If neither is better, the subject is the method compared with the base model, or the method of
+    the first row.
+    """
+    several = _with_more_tasks(rows, "tasks")
+    seen = set()
+    for row in rows:
+        ours, theirs = Variant.pair(row)
+        axes = ("base_model", "benchmark", "tasks", "eval_length", "profile")
+        key = (*(row[axis] for axis in axes), frozenset([ours, theirs]))
+        if key in seen or row["verdict"] == "worse":
+            continue
+        if row["verdict"] in _UNDECIDED and ours == BASE:
+            continue  # reported from the method's side
+        seen.add(key)
+        where = wording.at(row["eval_length"], trained[row["base_model"]])
+        yield Claim(
+            "base" if BASE in (ours, theirs) else "pair",
+            row["verdict"],
+            f"{where}, {_said(row, row['benchmark'] in several)}",
+            row["base_model"],
+            row["benchmark"],
+            low=row["ci_low"],
+            high=row["ci_high"],
+            num_samples=row["num_clusters"],
+            **{name: row[name] for name in _SAME},
+        )
+
+
+def _said(row: Row, several: bool) -> str:
+    """Return the result of a comparison as a clause, worded by the row's verdict."""
+    ours, theirs = map(wording.named, Variant.pair(row))
+    what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
+    limit = row["smallest_detectable"]
+    detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
+    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_adjusted'], row['family'])}"
+    found = wording.needed(row) if row["difference"] else ""
+    needed = f"; {found} would decide (80 % power)" if found else ""
+    if row["verdict"] == "better":
+        here = "in this study, " if row["family"] == "exploratory" else ""
+        return (
+            f"{here}{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
+            f" {evidence}{' (exploratory)' if here else ''}"
+        )
+    if row["verdict"] == "the same":
+        return (
+            f"{ours} and {theirs} are equal in {what}: the same score on each of"
+            f" {wording.independent_samples(samples)}{detectable}"
+        )
+    if row["verdict"] == "too few":
+        return (
+            f"{wording.too_few(samples)} to compare {ours} with {theirs}; on average over these,"
+            f" the {what} of {ours} is {gap}{needed}"
+        )
+    if row["blocked_by"] is not None:
+        detectable = ""
+        evidence = wording.averaged(row)
+        needed = f"; not tested, because expectation {row['blocked_by'] + 1} is undecided"
+    return (
+        f"undecided between {ours} and {theirs}: the {what} of {ours} is {gap},"
+        f" {evidence}{detectable}{needed}"
+    )
+
+
+def _with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:
+    """Return the benchmarks with more than one distinct task or task set in the column."""
+    tasks: dict[str, set[str]] = {}
+    for row in rows:
+        tasks.setdefault(row["benchmark"], set()).add(row[column])
+    return {name for name, found in tasks.items() if len(found) > 1}

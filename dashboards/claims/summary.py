@@ -16,10 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dashboards.claims.expectations import Expectation, counted, expectations
-from dashboards.claims.wording import at, listed
+from dashboards.claims.wording import at, listed, stage
 from dashboards.contents import Row, rows_of, select
 from dashboards.families import Variant
-from dashboards.registered import stage
 from lce_core import formats
 
 if TYPE_CHECKING:
@@ -227,7 +226,7 @@ class Summary:
                 f" on {name} at {length:,} tokens, which hides differences."
             )
         for row in self.same:
-            one, second = (Variant(row[f"{o}method"], row[f"{o}frozen"]) for o in ("", "other_"))
+            one, second = Variant.pair(row)
             yield f"{one.label} and {second.label} are the same computation."
         gaps = {row["status"]: row["number"] for row in self.cells if row["status"] != "done"}
         if gaps:

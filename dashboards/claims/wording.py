@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dashboards.contents import Row
+from dashboards.families import Variant
 from lce_core import formats
 from lce_core.statistics.power import MOST_NEEDED
+from lce_core.statistics.significance import looks_in_words
 from lce_core.study.variants import variant_in_words
 
 MOST_NAMED = 4
@@ -63,12 +66,12 @@ OUTCOMES = (
 """Explanation of the outcomes of expectations."""
 
 
-def named(variant: tuple[str, bool]) -> str:
+def named(variant: Variant) -> str:
     """Return the name of a variant in a sentence: "the untuned base model", for example.
 
     `variant_in_words` returns "the base model", which registered expectations contain.
     """
-    name = variant_in_words(*variant)
+    name = variant_in_words(variant.method, variant.frozen)
     return "the untuned base model" if name == "the base model" else name
 
 
@@ -152,3 +155,29 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED + 1:
         names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
+    """Return when each version was registered, if that was before any result, and the looks.
+
+    Args:
+      versions: rows of the view `registrations` for one study, oldest first.
+      settled: variants that looks have settled (`Contents.settled`).
+    """
+    registrations = " ".join(
+        f"{'Registered' if number == 0 else 'Changed'} {version['registered_at']:%Y-%m-%d %H:%M}"
+        f" UTC {stage(version['results_before'])} (sha256 {version['sha256'][:12]})."
+        for number, version in enumerate(versions)
+    )
+    if not versions or not (looks := versions[-1]["looks"]):
+        return registrations
+    names = (f"{Variant.of(one).label} after {one['num_seeds']} seeds" for one in settled)
+    shown = ", ".join(names) or "no method yet"
+    return f"{registrations} Looks at {looks_in_words(looks)}; settled: {shown}."
+
+
+def stage(results: int) -> str:
+    """Return "before the first result", or "after 3 results"."""
+    if not results:
+        return "before the first result"
+    return f"after {results:,} result{'s'[: results > 1]}"

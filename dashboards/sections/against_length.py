@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from dashboards.charts.line_panel import Axes
+from dashboards.charts.lines import lines_of
 from dashboards.contents import Contents, Row, select
 from dashboards.figure import figure
 from dashboards.scores import comparable
-from dashboards.sections.panels import family_panels, lines_of, lines_table
+from dashboards.sections.panels import family_panels, lines_table
 
 MOST_TASKS = 3
 """A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
@@ -64,17 +65,14 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> Ma
         "length (tokens)",
         f"{measure}, {better} is better",
         {"trained": study["trained_context"], "target": study["target_context"]},
-        (),
-        (),
         log_y=unit == "perplexity",
         counted=counted,
     )
     own = counted == "seed" and all(row["num_planned"] == 1 for row in rows)
-    rows = _with_intervals(contents, rows)
     lines = lines_of(rows, "eval_length", "value")
     pictures = family_panels(contents, axes, lines)
     over = "Mean over seeds; whiskers go from the lowest to the highest seed."
-    if any("interval" in row for row in rows):
+    if any(row.get("ci_low") is not None for row in rows):
         over = (
             "Mean over seeds; whiskers: 95 % interval for other seeds and prompts, or the range of"
             " the seeds where no interval is known."
@@ -85,22 +83,3 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> Ma
         over = "Mean over tasks and seeds; the tables below have each task."
     caption = f"{over} Dashed, hollow: frozen weights. Grey: the base model."
     return figure(title, caption, pictures, lines_table(lines, known["metric"], "length"))
-
-
-def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
-    """Add the columns `interval` (95 %) and `num_prompts` of each mean, if known.
-
-    Args:
-      rows: rows of one figure.
-    """
-    axes = ("method", "frozen", "benchmark", "task", "eval_length")
-    known = {tuple(row[name] for name in axes): row for row in contents.intervals}
-    found = []
-    for row in rows:
-        cell = known.get(tuple(row.get(name) for name in axes))
-        if cell:
-            row = {**row, "num_prompts": cell["num_documents"]}
-            if cell["ci_low"] is not None and cell["ci_high"] is not None:
-                row["interval"] = (cell["ci_low"], cell["ci_high"])
-        found.append(row)
-    return found

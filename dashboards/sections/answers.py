@@ -34,20 +34,12 @@ def section(contents: Contents) -> Markup:
 
 
 def anchor_of(contents: Contents, benchmark: str) -> str:
-    """Return the HTML id of the heading above a benchmark's answers.
-
-    Args:
-      benchmark: name of the benchmark.
-    """
+    """Return the HTML id of the heading above a benchmark's answers."""
     return f"answers-{contents.studies[0]['base_model']}-{benchmark}"
 
 
 def links(contents: Contents, benchmarks: Iterable[str]) -> Markup:
-    """Return a sentence as HTML that links to the answers of these benchmarks; "" without any.
-
-    Args:
-      benchmarks: names of benchmarks; those without answers are left out.
-    """
+    """Return a sentence as HTML that links to the answers of those benchmarks that have any."""
     known = {row["benchmark"] for row in contents.sample_answers}
     found = Markup(", ").join(
         link(f"#{anchor_of(contents, one)}", one.replace("_", " "))

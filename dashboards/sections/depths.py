@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from dashboards.charts.depth_grid import depth_grid_svg
-from dashboards.charts.heat_map import ramp_html
+from dashboards.charts.heat_map import depth_grid_svg, ramp_html
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import Table, figure

@@ -75,11 +75,6 @@ def _shared(
 
     If several lengths have the same number of methods, prefer the target length, then the longest.
     Return None if fewer than `FEWEST` methods have both scores.
-
-    Args:
-      texts: rows with perplexities of texts.
-      rows: rows of one accuracy benchmark.
-      target: the study's target context in tokens.
     """
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
     for text in dict.fromkeys(row["benchmark"] for row in texts):
@@ -100,5 +95,5 @@ def _shared(
 
 
 def _key(looks: Mapping[str, Look], shown: Sequence[Variant]) -> Markup:
-    items = (key_html(one.label, one.method, one.frozen, looks[one.method]) for one in shown)
+    items = (key_html(one, looks[one.method]) for one in shown)
     return Markup(' <span class="keys">{}</span>').format(Markup("").join(items))

@@ -8,16 +8,9 @@ from typing import get_args
 
 from markupsafe import Markup
 
-from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg, ramp_html
+from dashboards.charts.heat_map import Field, HeatMap, heat_map_svg, ramp_html
 from dashboards.contents import Contents, Row, select
-from dashboards.families import (
-    NO_EXTENSION,
-    Family,
-    Variant,
-    controls,
-    duplicates,
-    families,
-)
+from dashboards.families import Family, Variant, duplicates, families, groups
 from dashboards.figure import Table, code, figure
 from dashboards.scores import benchmark_label, comparable
 from dashboards.sections import answers
@@ -83,8 +76,7 @@ def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> 
         for one in families(contents)
     ]
     found.sort(key=lambda family: share(family.variants[0]), reverse=True)
-    base = controls(contents)
-    return [*([Family("control", NO_EXTENSION, base)] if base else []), *found]
+    return [*(one for one in groups(contents) if one.key == "control"), *found]
 
 
 def _map(
@@ -112,24 +104,22 @@ def _map(
         f" methods that a method wins{beyond}. A family's methods are sorted by their mean share"
         " over all maps."
     )
-    legend = _legend("best in its column" if name == "perplexity" else "1", name)
-    columns = [(block.name, length) for block in shown_map.blocks for length in block.lengths]
+    ends = ("0", "1")
+    if name == "perplexity":
+        ends = (f"{WORST:g} x the best or worse", "best in its column")
+    columns = [(block, length) for block, lengths in shown_map.blocks.items() for length in lengths]
+    values = {place: field.value for place, field in shown_map.fields.items()}
     table = Table(
         ("method", "family", *(f"{block}, {length:,}" for block, length in columns), "won"),
         [
-            (
-                one,
-                family.title,
-                *(_value(shown_map, one, *column) for column in columns),
-                won.get(one),
-            )
+            (one, family.title, *(values.get((one, *at)) for at in columns), won.get(one))
             for family in shown_map.families
             for one in family.variants
         ],
         same,
     )
     pictures = [heat_map_svg(shown_map)]
-    caption += _same(same) + links + legend
+    caption += _same(same) + links + ramp_html(*ends)
     return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
 
 
@@ -141,11 +131,6 @@ def _same(same: Mapping[Variant, Variant]) -> Markup:
     )
 
 
-def _value(shown: HeatMap, one: Variant, block: str, length: int) -> float | None:
-    field = shown.fields.get((one, block, length))
-    return field.value if field else None
-
-
 def heat_map(
     title: str,
     rows: Sequence[Row],
@@ -153,11 +138,9 @@ def heat_map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> HeatMap:
-    """Build the heat map of all benchmarks in the rows.
+    """Build the heat map of all benchmarks in the rows, which `comparable` returned.
 
     Args:
-      title: title of the map.
-      rows: rows of one base model from `dashboards.scores`.
       ordered: families, from top to bottom.
       won: share of comparisons that each variant wins; empty to omit this column.
       trained: trained context in tokens, at which a line is drawn; None for no line.
@@ -167,33 +150,26 @@ def heat_map(
         one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds
     }
     # Retrieval benchmarks come last, those with the most lengths first.
-    retrieval = {one: (-len(lengths[one]), one) for one in kinds if kinds[one] == "retrieval"}
-    names = [
-        *(one for one in kinds if one not in retrieval),
-        *sorted(retrieval, key=retrieval.__getitem__),
-    ]
+    names = sorted(
+        kinds,
+        key=lambda one: (True, -len(lengths[one]), one) if kinds[one] == "retrieval" else (False,),
+    )
     fields = {}
-    for one in names:
-        for row in select(rows, benchmark=one):
-            column = select(rows, benchmark=one, eval_length=row["eval_length"])
-            known = [other["value"] for other in column if other["value"] is not None]
-            best = select(column, is_best=True)
-            fields[Variant.of(row), benchmark_label(one), row["eval_length"]] = _field(
-                row, known, is_framed=row in best and len(best) <= MOST_FRAMES
-            )
+    for row in rows:
+        column = select(rows, benchmark=row["benchmark"], eval_length=row["eval_length"])
+        known = [other["value"] for other in column if other["value"] is not None]
+        best = select(column, is_best=True)
+        fields[Variant.of(row), benchmark_label(row["benchmark"]), row["eval_length"]] = _field(
+            row, known, is_framed=row in best and len(best) <= MOST_FRAMES
+        )
     asked = {variant for variant, _, _ in fields}
     shown = [
         Family(family.key, family.title, members)
         for family in ordered
         if (members := tuple(one for one in family.variants if one in asked))
     ]
-    blocks = [BenchmarkColumns(benchmark_label(one), tuple(lengths[one])) for one in names]
+    blocks = {benchmark_label(one): lengths[one] for one in names}
     return HeatMap(title, blocks, shown, fields, won, trained)
-
-
-def _legend(best: str, name: str) -> Markup:
-    worst = f"{WORST:g} x the best or worse" if name == "perplexity" else "0"
-    return ramp_html(worst, best)
 
 
 def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from dashboards.charts.dots import Panel, dots_svg
+from dashboards.charts.dots import dots_svg
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.claims.summary import Summary
+from dashboards.claims.wording import registered
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, method_looks
 from dashboards.figure import figure, names_as_code, rendered
-from dashboards.registered import registered
 from dashboards.scores import base_context, benchmark_label
 
 MOST_PANELS = 8
@@ -85,14 +85,14 @@ def gains(contents: Contents, one: Summary) -> Markup:
 def dot_plot(contents: Contents, one: Summary) -> str:
     """Return the dot plot of all methods as SVG; "" without a result beyond the trained context."""
     panels = [
-        Panel(name, length, rows)
+        rows
         for name in one.benchmarks
         for length in one.lengths
         if (rows := one.scores(name, length))
     ][:MOST_PANELS]
     if not panels:
         return ""
-    order = list(dict.fromkeys(Variant.of(row) for panel in panels for row in panel.rows))
+    order = list(dict.fromkeys(Variant.of(row) for panel in panels for row in panel))
     return dots_svg(PICTURE, panels, order, method_looks(contents.overview, contents.families))
 
 

@@ -11,7 +11,6 @@ from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, duplicates
 from dashboards.figure import Cell, Table, Value, code, paragraph
 from dashboards.scores import MARKS
-from dashboards.sections.pairs import other
 from lce_core import formats
 
 Pairs = Mapping[tuple[Variant, Variant], Row]
@@ -46,12 +45,7 @@ def named(contents: Contents) -> list[Variant]:
     Of a method that an expectation names, only the variants that it names count.
     """
     order = [Variant.of(row) for row in contents.overview]
-    found = {
-        Variant(row[f"{side}method"], row[f"{side}frozen"])
-        for row in contents.expectations
-        for side in ("", "other_")
-        if row[f"{side}method"]
-    }
+    found = {one for row in contents.expectations for one in Variant.pair(row) if one.method}
     words = {_plain(one) for one in re.findall(r"[\w.-]+", contents.studies[0]["hypothesis"] or "")}
     known = {one.method for one in found}
     found |= {
@@ -75,7 +69,7 @@ def _table(contents: Contents, benchmark: str, methods: Sequence[Variant]) -> Ma
         pair: row
         for row in rows
         if lengths and row["eval_length"] == max(lengths)
-        if set(pair := (Variant.of(row), other(row))) <= set(methods)
+        if set(pair := Variant.pair(row)) <= set(methods)
     }
     if not pairs:
         return Markup()

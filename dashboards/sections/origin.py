@@ -1,4 +1,4 @@
-"""Two sections: the cells without a result, and the machines and commands to repeat the study."""
+"""Sections on the study's cells: factors that differ, cells without a result, origin, MLflow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,35 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
+from catalog.mlflow_pages import MlflowPages
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant
-from dashboards.figure import Table, Value, code
+from dashboards.figure import Table, Value, code, link, paragraph
 from lce_core.study.states import STATES
+
+_FACTORS = {
+    "factor": "factor", "among": "among", "cells": "cells", "methods": "methods", "value": "value",
+    "usual": "usual value", "benchmarks": "benchmarks",
+}  # fmt: skip
+_ONLY_HERE = Markup(
+    "These links work only on the machine with the study's store, while <code>lce up</code> runs"
+)
+
+
+def controls(contents: Contents) -> Markup:
+    """Return a table of factors other than the method that differ between compared cells.
+
+    Return a sentence if only the method differs, and "" if no cell is done.
+    """
+    if not contents.run[0]["done"]:
+        return Markup()
+    if not contents.violations:
+        return paragraph("Compared cells differ only in the method.")
+    legend = paragraph(
+        "Compared cells also differ in these factors. Consider the factors before you attribute a"
+        " difference to the method."
+    )
+    return legend + Table.of(contents.violations, _FACTORS).html()
 
 
 def missing(contents: Contents) -> Markup:
@@ -80,3 +105,29 @@ def _versions(libraries: str) -> str:
 
 def _listed(values: list[int]) -> str:
     return ", ".join(f"{value:,}" for value in values)
+
+
+def mlflow(contents: Contents, pages: MlflowPages | None) -> Markup:
+    """Return links to the study's charts in MLflow and to the run of each method.
+
+    Args:
+      pages: addresses of the study in the MLflow UI; if None, return "".
+    """
+    if pages is None:
+        return Markup()
+    several = len(contents.studies) > 1
+    runs = Markup()
+    for row in contents.overview:
+        address = pages.run(row["base_model"], row["method"], row["frozen"])
+        if address is not None:
+            which = f", {row['base_model']}" if several else ""
+            runs += Markup("<li>{}</li>").format(link(address, Variant.of(row).label + which))
+    return Markup(
+        "<p>MLflow shows loss, throughput, settings and records of each run. {}: {}; {}.</p>"
+        "<details><summary>Runs of the methods</summary><ul>{}</ul></details>"
+    ).format(
+        f"Charts on {pages.team}" if pages.team else _ONLY_HERE,
+        link(pages.methods, "all methods, one line each"),
+        link(pages.seeds, "seeds, grouped by method"),
+        runs,
+    )

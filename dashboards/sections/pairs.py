@@ -23,7 +23,7 @@ _HEADS = ("benchmark", "tokens", "first", "second", "difference", "p or q", "the
 def section(contents: Contents) -> Markup:
     """Return two lists of methods and the table of their comparisons; "" if there are none."""
     rows = contents.pairs
-    compared = {Variant.of(row) for row in rows} | {other(row) for row in rows}
+    compared = {one for row in rows for one in Variant.pair(row)}
     methods = [one for one in ordered(contents) if one in compared]
     if not rows:
         return Markup()
@@ -41,7 +41,7 @@ def section(contents: Contents) -> Markup:
 
 def _default(contents: Contents, methods: Sequence[Variant]) -> Sequence[Variant]:
     """Return the first pair that an expectation names, or else the two best by perplexity."""
-    expected = ((Variant.of(row), other(row)) for row in contents.expectations)
+    expected = map(Variant.pair, contents.expectations)
     best = map(Variant.of, select(contents.standing, measure="perplexity"))
     ranked = [one for one in dict.fromkeys([*best, *methods]) if one in methods]
     return next((pair for pair in expected if set(pair) <= set(methods)), ranked[:2])
@@ -66,7 +66,7 @@ def _packed(
     numbers = {one: number for number, one in enumerate(methods)}
     pairs: dict[str, list[list[Any]]] = {}
     for row in rows:
-        first, second = numbers[Variant.of(row)], numbers[other(row)]
+        first, second = (numbers[one] for one in Variant.pair(row))
         if first < second:
             pairs.setdefault(f"{first} {second}", []).append(
                 [columns.index(_column(row, several)), *_texts(row)]
@@ -88,8 +88,3 @@ def _texts(row: Mapping[str, Any]) -> list[str | None]:
         formats.p_value(row["p_adjusted"], row["family"]),
         row["verdict"],
     ]
-
-
-def other(row: Row) -> Variant:
-    """Return the variant that the first one is compared with."""
-    return Variant(row["other_method"], row["other_frozen"])

@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
+from dashboards.charts.lines import lines_of
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, duplicates, ordered
 from dashboards.figure import Cell, Table, Value, figure
-from dashboards.sections.panels import family_panels, lines_of, lines_table
+from dashboards.sections.panels import family_panels, lines_table
 from lce_core import formats
 
 
@@ -39,19 +40,13 @@ def section(contents: Contents) -> Markup:
 
 
 def panels(contents: Contents, rows: Sequence[Row]) -> list[str]:
-    """Return an SVG panel per family for one text at one length; an empty list without values.
-
-    Args:
-      rows: rows of the query `curves` for the text and length.
-    """
+    """Return an SVG panel per family for one text at one length; an empty list without values."""
     study, first = contents.studies[0], rows[0]
     axes = Axes(
         _title(first["task"], first["eval_length"]),
         "position in the context (tokens)",
         "nats per token, lower is better",
         {"trained": study["trained_context"], "target": study["target_context"]},
-        (),
-        (),
         x_scale=scales.within,
         marks=False,
     )
@@ -104,11 +99,7 @@ def _gain(band: Row, best: float | None) -> Value:
 
 
 def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    """Return the rows of each variant (method, frozen or tuned), one per band of positions.
-
-    Args:
-      rows: rows of the view nll_against_base for one base model, task and length.
-    """
+    """Return the rows of each variant (method, frozen or tuned), one per band of positions."""
     found: dict[Variant, list[Row]] = {}
     for row in rows:
         found.setdefault(Variant.of(row), []).append(row)

@@ -50,12 +50,7 @@ def caption(rows: Sequence[Row]) -> str:
 
 
 def table(rows: Sequence[Row], same: Mapping[Variant, Variant]) -> Table:
-    """Return the table: a row per method, and a column per benchmark and length.
-
-    Args:
-      rows: rows of the query `short_context` for one base model.
-      same: variants that repeat the computation of another one.
-    """
+    """Return the table: a row per method, and a column per benchmark and length."""
     columns = list(dict.fromkeys(map(_column, rows)))
     cells = {(Variant.of(row), _column(row)): _cell(row) for row in rows}
     return Table(

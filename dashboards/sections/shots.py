@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
+from dashboards.charts.lines import lines_of
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant
 from dashboards.figure import figure
-from dashboards.sections.panels import family_panels, lines_of, lines_table
+from dashboards.sections.panels import family_panels, lines_table
 
 DECADE = 10
 """The axis of the number of examples is logarithmic if the largest number is more than this many
@@ -24,19 +25,11 @@ def section(contents: Contents) -> Markup:
 
 
 def panels(contents: Contents, length: int, rows: list[Row]) -> list[str]:
-    """Return an SVG panel per family, of accuracy against number of examples at one length.
-
-    Args:
-      length: evaluated length in tokens.
-      rows: rows of the query `shots`, from `pictured`.
-    """
+    """Return an SVG panel per family, of accuracy against number of examples at one length."""
     axes = Axes(
         _title(length),
         "examples in the prompt",
         "accuracy, higher is better",
-        {},
-        (),
-        (),
         levels={"chance": chance(rows)},
         x_scale=scales.logarithmic if spans_a_decade(rows) else scales.within,
     )

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from dashboards.contents import Contents, Row, select
 from dashboards.families import duplicates, ordered
 from dashboards.figure import Cell, Table, Value, paragraph
-from dashboards.scores import LEGEND, MARKS, Score, scores_of
+from dashboards.scores import LEGEND, MARKS, hole, scores_of
 from lce_core import formats
 
 Column = tuple[str, int]
@@ -111,20 +111,18 @@ def _head(length: int, counted: Row | None) -> Cell:
     return Cell(shown, {"class": "number", "data-csv": length})
 
 
-def _cell(score: Score | None) -> Value:
+def _cell(score: Row | None) -> Value:
     if score is None:
         return None
-    row = score.row
-    facts = {"data-task": row["task"], "data-length": row["eval_length"]}
-    if score.value is None:
-        part = row["value_of_done"]
+    facts = {"data-task": score["task"], "data-length": score["eval_length"]}
+    if score["value"] is None:
+        part = score["value_of_done"]
         mean = "" if part is None else f": ({formats.score(part)})"
-        gone = {"class": "number gone", **facts, "data-tooltip": row["missing"] or ""}
-        return Cell(f"{score.hole}{mean}", gone)
-    best = Markup("<strong>{}</strong>" if score.is_best else "{}")
-    shown = best.format(formats.score(score.value))
-    if score.verdict:
-        label = f"{score.verdict} than the base model"
-        mark = Markup(' <span role="img" aria-label="{}">{}</span>')
-        shown += mark.format(label, MARKS[score.verdict])
-    return Cell(shown, {"class": "number", **facts, "data-value": repr(score.value)})
+        gone = {"class": "number gone", **facts, "data-tooltip": score["missing"] or ""}
+        return Cell(f"{hole(score)}{mean}", gone)
+    best = Markup("<strong>{}</strong>" if score["is_best"] else "{}")
+    shown = best.format(formats.score(score["value"]))
+    if verdict := score["verdict"]:
+        mark = Markup(' <span role="img" aria-label="{} than the base model">{}</span>')
+        shown += mark.format(verdict, MARKS[verdict])
+    return Cell(shown, {"class": "number", **facts, "data-value": repr(score["value"])})

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from dashboards.charts.line_panel import Axes
-from dashboards.charts.scales import Scale, logarithmic, within
+from dashboards.charts.lines import lines_of
+from dashboards.charts.scales import WithTicks, logarithmic, within
 from dashboards.contents import Contents
 from dashboards.families import Variant
 from dashboards.figure import Best, Table, figure, paragraph
-from dashboards.sections.panels import family_panels, lines_of, lines_table
+from dashboards.sections.panels import family_panels, lines_table
 
 AT_EDGE = "the best value is at the edge of the grid"
 
@@ -26,7 +27,7 @@ def section(contents: Contents) -> Markup:
         return Markup()
     field = rows[0]["field"].replace("_", " ")
     lines = lines_of(rows, "value", "nll")
-    axes = Axes("Response curves", field, "nats per token", {}, (), (), x_scale=_grid)
+    axes = Axes("Response curves", field, "nats per token", x_scale=_grid)
     caption = (
         f"Validation loss of each method's trial with each {field}, on text that the study does not"
         " report."
@@ -46,7 +47,7 @@ def section(contents: Contents) -> Markup:
     return shown + about + own_best(contents).saved("own best")
 
 
-def _grid(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
+def _grid(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return an axis with a tick at each value: logarithmic unless a value is 0."""
     scale, _ = (logarithmic if min(values) > 0 else within)(values, start, end)
     return scale, sorted(set(values))

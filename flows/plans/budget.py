@@ -12,7 +12,6 @@ an upper bound: blocks that read the same text share forward passes.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,13 +19,13 @@ from typing import Any, Literal, get_args
 
 from flows.plans.amounts import GPU_HOURS_OF, error_of
 from flows.plans.pricing import Price, Prices, device_here, prices_of
+from flows.terminal import wrapped
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.progress import StepState, needed_steps
-from lce_core.terminal import WIDTH
 
 Unit = Literal["gpuh", "cpuh", "h"]
 
@@ -89,7 +88,7 @@ class Chosen:
     def lines(self) -> Iterator[str]:
         """Yield lines of at most 80 characters: the number of blocks to do, and those left out."""
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
-        yield from _wrapped(
+        yield from wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
             f" {cells:,} cells over all methods, at most {formats.three_digits(self.hours)}"
             f" {self.budget.unit}{error_of(self.price)} ({self._meaning_of_unit()})"
@@ -107,11 +106,11 @@ class Chosen:
                 f" {', '.join(map(str, seeds))}"
                 for seeds, left_out in lengths.items()
             )
-            yield from _wrapped(
+            yield from wrapped(
                 f"  left out: {f'{model} ' * several}{benchmark} at lengths {lengths_and_seeds}"
             )
         if waiting := sum(map(self.plan.waits_for_data, self.plan.cells)):
-            yield from _wrapped(f"  {waiting:,} cells are not priced: their data is missing here")
+            yield from wrapped(f"  {waiting:,} cells are not priced: their data is missing here")
 
     def _meaning_of_unit(self) -> str:
         if self.budget.unit == "h":
@@ -255,7 +254,3 @@ def _json(block: Block) -> dict[str, Any]:
 def _rounded_up(hours: float) -> str:
     """Format hours with three digits, rounded up: a budget of this size is enough."""
     return f"{Decimal(f'{hours * 1.005:.2e}'):f}"
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from flows.terminal import plain_table
+from flows.terminal import titled_grids
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
-from lce_core.models import LanguageModel
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import MethodEntry, StudySpec
 from lce_core.study.variants import variant_label
@@ -44,6 +43,9 @@ _MOST_REASONS = 5
 _BEST = "*"
 _OTHER_TASKS = "!"
 
+Row = tuple[str, str, bool]
+"""Base model, method and whether the weights are frozen."""
+
 
 def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None = None) -> None:
     """Print each benchmark's default metric by length, as a mean over seeds and tasks.
@@ -70,11 +72,11 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
         rows = read(home, sql.format(study=study.study, benchmark=name, seed=seed))
         found.append(_Columns(name, sorted(evaluated), rows))
     shown = [columns for columns in found if len(columns.lengths) > 1] or found
-    label_width = max(len(_label(entry)) for entry in study.methods) + 2
-    if len(study.base_models) > 1:
-        label_width += max(len(model.known_as) for model in study.base_models) + 2
-    for group in _fitting(shown, WIDTH - label_width):
-        console.print(_table(plan, group))
+    for lines in titled_grids(*_grid(plan, shown), WIDTH):
+        for number, line in enumerate(lines):
+            text = Text(line, style="bold" * (number < 2))
+            text.highlight_regex(r"\S+\*", "bold")
+            console.print(text, soft_wrap=True)
     for line in _legend(study, found, shown):
         console.print(line, highlight=False, style="dim")
     for line in _unavailable(read(home, UNAVAILABLE.format(study=study.study))):
@@ -106,40 +108,30 @@ class _Columns:
     def has(self, mark: str) -> bool:
         return any(mark in text for text in self.cells.values())
 
-    @property
-    def widths(self) -> list[int]:
-        """Column widths in characters, with marks; the first fits the benchmark's name."""
-        widths = []
+    def block(self, rows: Sequence[Row]) -> tuple[str, list[list[str]]]:
+        """Return title and columns for `titled_grids`."""
+        title, columns = f"{self.benchmark} ", list[list[str]]()
         for length in self.lengths:
-            texts = [text for (*_, at), text in self.cells.items() if at == length]
-            widths.append(max(map(len, [f"{length}*", *texts])))
-        return [max(widths[0], len(f"{self.benchmark}*")), *widths[1:]]
+            texts = [f"{length} ", *(self.cells.get((*row, length), "- ") for row in rows)]
+            width = max(map(len, texts if columns else [title, *texts]))
+            columns.append([f"{text:>{width}} " for text in texts])
+        return title.rjust(len(columns[0][0]) - 1), columns
 
 
-def _table(plan: StudyPlan, benchmarks: Sequence[_Columns]) -> Table:
-    several = len(plan.study.base_models) > 1
-    heads = []
-    for columns in benchmarks:
-        titles = [columns.benchmark] + [""] * (len(columns.lengths) - 1)
-        for title, length, width in zip(titles, columns.lengths, columns.widths, strict=True):
-            heads.append("\n".join(f"{text} ".rjust(width) for text in (title, str(length))))
-    names = ("\nbase model ", "\nmethod ")[not several :]
-    # `rjust` pads the texts, because rich would align numbers with and without a mark differently.
-    table = plain_table((*names, *heads), gap=1)
-    for model in plan.study.base_models:
-        for entry in plan.study.methods:
-            key = (model.known_as, entry.label, not entry.is_tuned)
-            cells = [
-                columns.cells.get((*key, length), "- ").rjust(width)
-                for columns in benchmarks
-                for length, width in zip(columns.lengths, columns.widths, strict=True)
-            ]
-            labels = (model.known_as, _label(entry))[not several :]
-            table.add_row(
-                *(f"{label} " for label in labels),
-                *(Text(cell, style="bold" if cell.endswith(_BEST) else "") for cell in cells),
-            )
-    return table
+def _grid(
+    plan: StudyPlan, benchmarks: Sequence[_Columns]
+) -> tuple[list[str], list[tuple[str, list[list[str]]]]]:
+    """Return labels and blocks for `titled_grids`."""
+    variants = list(product(plan.study.base_models, plan.study.methods))
+    names = [("base model", "method"), *((model.known_as, _label(one)) for model, one in variants)]
+    texts = list(zip(*names, strict=True))[len(plan.study.base_models) == 1 :]
+    labels = ["".join(row) for row in zip(*map(_padded, texts), strict=True)]
+    rows = [(model.known_as, one.label, not one.is_tuned) for model, one in variants]
+    return labels, [columns.block(rows) for columns in benchmarks]
+
+
+def _padded(texts: Sequence[str]) -> list[str]:
+    return [text.ljust(max(map(len, texts)) + 2) for text in texts]
 
 
 def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Columns]) -> list[str]:
@@ -183,29 +175,9 @@ def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
     return ", ".join(parts)
 
 
-def _fitting(benchmarks: Sequence[_Columns], width: int) -> list[list[_Columns]]:
-    groups: list[list[_Columns]] = []
-    for columns in benchmarks:
-        free = width - sum(_total_width(other) for other in groups[-1]) if groups else 0
-        if _total_width(columns) <= free:
-            groups[-1].append(columns)
-        else:
-            groups.append([columns])
-    return groups
-
-
-def _total_width(columns: _Columns) -> int:
-    return sum(width + 1 for width in columns.widths)
-
-
-def _notes(model: LanguageModel, several: bool) -> str:
-    return ", ".join(text for text in (model.known_as if several else None, model.note) if text)
-
-
-def _contexts(plan: StudyPlan) -> list[str]:
+def _contexts(plan: StudyPlan) -> Iterator[str]:
     several = len(plan.study.base_models) > 1
-    return [
-        f"{m.geometry.trained_context}{f' ({notes})' if (notes := _notes(m, several)) else ''}"
-        for m in plan.study.base_models
-        if m.is_known
-    ]
+    for model in plan.study.base_models:
+        notes = ", ".join(filter(None, (model.known_as * several, model.note)))
+        if model.is_known:
+            yield f"{model.geometry.trained_context}{f' ({notes})' if notes else ''}"

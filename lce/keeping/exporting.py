@@ -72,7 +72,7 @@ def export_variant(
 
 def _registered(plan: StudyPlan, cell: PlannedCell, folder: Path, name: str, home: Path) -> str:
     from tasks.tracking.destinations import destination
-    from tasks.tracking.registry import register
+    from tasks.tracking.projection import register
 
     about = {
         "lce.study": plan.study.study,

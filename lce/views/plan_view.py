@@ -5,7 +5,6 @@ A price is the predicted cost of a step in tokens, FLOPs and time.
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from flows.plans.amounts import (
     tokens_and_time,
 )
 from flows.plans.pricing import Prices, prices_of
-from flows.terminal import Terminal, plain_table
+from flows.terminal import Terminal, plain_table, wrapped
 from lce.views.needs import needs_lines
 from lce.views.planning import Inspection
 from lce_core import formats
@@ -31,7 +30,6 @@ from lce_core.study.progress import Change
 from lce_core.study.step_cost import StepCost, reference_flops
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec
 from lce_core.study.variants import variant_label, variant_name
-from lce_core.terminal import WIDTH
 
 SIGNS: dict[Change, str] = {
     "done": "=",
@@ -72,7 +70,7 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     for base in found.plan.study.base_models:
         if base.note:
             console.print(f"{base.known_as}: {base.note}", markup=False, highlight=False)
-    plugin_lines = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
+    plugin_lines = (line for sentence in found.plugin_lines() for line in wrapped(sentence))
     for line in (*plugin_lines, *difference_lines(found), *_totals(found, prices)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if every_cell:
@@ -89,14 +87,14 @@ def difference_lines(found: Inspection) -> Iterator[str]:
     counts = found.change_counts()
     parts = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
     parts += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
-    yield from _wrapped(f"cells: {', '.join(parts)}")
+    yield from wrapped(f"cells: {', '.join(parts)}")
     by_size = sorted(
         _groups(found).items(), key=lambda group: (_ORDER.index(group[0][0]), -len(group[1]))
     )
     for (sign, kind, reason), axes in by_size[:MOST_GROUPS]:
         what = "cells" if kind == CellSpec.kind and len(axes) > 1 else kind
         head = f"{sign} {len(axes):,} {what} {_in_common(axes)}".rstrip()
-        yield from _wrapped(f"{head}: {reason}")
+        yield from wrapped(f"{head}: {reason}")
     if (more := len(by_size) - MOST_GROUPS) > 0:
         yield f"  and {more:,} other reasons; --json has all"
 
@@ -134,17 +132,6 @@ def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
         if 0 < len(values) <= _NAMED_VALUES:
             parts.append(", ".join(values))
     return " on ".join(parts)
-
-
-def _wrapped(line: str) -> list[str]:
-    # Break at spaces only, so that a command in the text can be copied.
-    return textwrap.wrap(
-        line,
-        WIDTH,
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _table(found: Inspection, prices: Prices) -> Table:
@@ -214,7 +201,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     ]
     names = {e.benchmark.plugin_name: None for e in study.benchmarks if e.benchmark.lacks_begin}
     if models and names:
-        yield from _wrapped(
+        yield from wrapped(
             f"warning: {', '.join(names)} gives {', '.join(models)} windows without the"
             " beginning-of-text token, which this model needs. Set `begin: true` of perplexity, or"
             " use perplexity_documents."
@@ -223,7 +210,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
     for line in needs_lines(found.plan, found.states, found.execution, prices):
-        yield from _wrapped(line)
+        yield from wrapped(line)
 
 
 def _priced_steps(found: Inspection) -> Iterator[Step]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from flows.terminal import wrapped
 from lce_core.benchmarks import Benchmark, CellData
 from lce_core.corpora import StreamedCorpus
 from lce_core.data.tokenised import hash_key
@@ -229,9 +230,7 @@ def lines(found: Sequence[Comparison], num_seeds: int, options: Options) -> Iter
     )
     for own in _by_entry(found):
         head = "- " if own[0].entry is None else f"{own[0].entry + 1}. "
-        yield from _wrapped(
-            f"{head}{own[0].text}{_size(own)}: {_decision(own, num_seeds, options)}"
-        )
+        yield from wrapped(f"{head}{own[0].text}{_size(own)}: {_decision(own, num_seeds, options)}")
 
 
 def seed_dependent(plan: StudyPlan) -> set[str]:
@@ -438,7 +437,3 @@ def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Op
 
 def _is_one_run(own: Sequence[Comparison], num_seeds: int) -> bool:
     return num_seeds == 1 and any(one.test and one.test.design.is_trained for one in own)
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)

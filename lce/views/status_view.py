@@ -54,8 +54,6 @@ def status_lines(
     """Yield the lines of `lce status`: counts, time left, running steps, grid and failures.
 
     Args:
-      found: current state of the study.
-      prices: predicted times of the study's steps.
       running: process that computes each running step, by the step's fingerprint.
       unicode: draw the grid with Unicode characters instead of ASCII.
     """
@@ -70,7 +68,7 @@ def status_lines(
     )
     if waiting := _waiting(found):
         yield f"{waiting:,} cells have an unknown state, because their data is not on this machine"
-    failures = list(_failures(found))
+    failures = [f"  failed   {one.kind} {one.name}: {why}" for one, why in _failed(found)]
     yield from failures[:_MOST_FAILURES]
     if (more := len(failures) - _MOST_FAILURES) > 0:
         yield f"  and {more:,} more: lce plan {found.plan.study.study}"
@@ -213,10 +211,6 @@ def _where(holder: Holder) -> str:
         return place
     at = time.strftime("%H:%M:%S", time.localtime(holder.since))
     return f"{place}, since {at} ({formats.duration(max(0.0, time.time() - holder.since))})"
-
-
-def _failures(found: Inspection) -> Iterator[str]:
-    return (f"  failed   {step.kind} {step.name}: {reason}" for step, reason in _failed(found))
 
 
 def _failed(found: Inspection) -> Iterator[tuple[Step, str]]:

@@ -2,13 +2,11 @@
 
   database        MLflow's database of a store: location, creation, exclusive access
   destinations    which MLflow: the store's own database or a team's server
-  projection      writes a study's records as one experiment; rewrites only changed runs
-  study_content   the runs of a study, as plain data
-  method_content  the run of a table row: the mean over its seeds
+  projection      writes a study's records as one experiment; registers exported models
+  study_content   the runs of a study; the run of a table row: the mean over its seeds
   seed_content    the run of a table row at one seed
   content         the fields of a run
   views           the experiment's description and saved views in the UI
-  registry        adds an exported model to the model registry
   live            shows training runs in progress
   guarded_server  MLflow's UI and API of a store, for its owner only
 

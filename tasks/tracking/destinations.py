@@ -10,6 +10,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,16 +48,13 @@ class OwnDatabase:
     def is_usable(self) -> bool:
         return has_usable_database(self.home)
 
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[MlflowClient]:
-        """Yield a client with exclusive write access; create the database if needed."""
-        with opened(self.home) as client:
-            yield client
+    def opened(self) -> AbstractContextManager[MlflowClient]:
+        """Return a client with exclusive write access; create the database if needed."""
+        return opened(self.home)
 
     def create_experiment(self, client: MlflowClient, name: str) -> str:
         folder = artifact_root(self.home) / name
-        created: str = client.create_experiment(name, folder.as_uri())
-        return created
+        return str(client.create_experiment(name, folder.as_uri()))
 
     def tags(self) -> dict[str, str]:
         """Tags by which `owns` recognises a run."""
@@ -111,8 +109,7 @@ class TeamServer:
                 ) from error
 
     def create_experiment(self, client: MlflowClient, name: str) -> str:
-        created: str = client.create_experiment(name)
-        return created
+        return str(client.create_experiment(name))
 
     def tags(self) -> dict[str, str]:
         return {STORE: _store_id(self.home)}

@@ -41,6 +41,8 @@ _MAKER = Maker(
 )
 _BATCH = 900
 """Metrics per log_batch call; of the 1000 that MLflow accepts, 100 remain for params."""
+_MODEL = "model"
+"""Folder of an exported model among the files of its run."""
 
 
 @dataclass(frozen=True)
@@ -239,3 +241,31 @@ def _write(
         client.log_text(run_id, text, name)
     client.set_terminated(run_id, "FINISHED", content.end)
     return run_id
+
+
+def register(
+    where: Destination, plan: Mapping[str, Any], folder: Path, name: str, about: Mapping[str, str]
+) -> str:
+    """Copy a model folder to MLflow and add it to the registry as the next version of `name`.
+
+    `about` are tags, such as variant and seed. Returns "models:/NAME/VERSION".
+
+    The folder is stored unchanged: MLflow 3.17 cannot write its own format for transformers models
+    with transformers 5, because the format reads a pipeline class that is now a text.
+
+    Raises:
+      ServiceError: if the team's server does not answer or refuses a request.
+    """
+    from mlflow.exceptions import MlflowException
+
+    with experiment_of(where, plan) as (client, experiment_id):
+        tags = {**where.tags(), KIND: EXPORT, **about}
+        run_id = client.create_run(experiment_id, None, tags, f"export {name}").info.run_id
+        client.log_artifacts(run_id, str(folder), _MODEL)
+        client.set_terminated(run_id, "FINISHED")
+        with contextlib.suppress(MlflowException):  # it exists
+            client.create_registered_model(name)
+        version = client.create_model_version(
+            name, f"runs:/{run_id}/{_MODEL}", run_id, tags=dict(about)
+        )
+        return f"models:/{name}/{version.version}"

@@ -17,7 +17,7 @@ import pytest
 from catalog.queries import open_catalog
 from dashboards.claims import Claim, claims, counted, expectations
 from dashboards.claims.__main__ import main
-from dashboards.registered import registered as in_words
+from dashboards.claims.wording import registered as in_words
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 from tests.support.catalogs.sample_store import compared
 

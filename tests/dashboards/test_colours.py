@@ -7,8 +7,7 @@ from pathlib import Path
 
 import dashboards
 from catalog.palette import CONTROL_LOOK, NUM_SHAPES, PLACES, looks
-from dashboards.charts.marks import SHAPES, opening
-from dashboards.pictures import picture
+from dashboards.charts.marks import SHAPES, opening, picture
 from lce_core.methods import METHODS
 
 STEPS = [f"h{step}" for step in range(11)]

@@ -1,39 +1,48 @@
-"""Means over different tasks never share a column."""
+"""Means over different tasks or seeds never share a column, and none of them is the best."""
 
-from typing import Any
+from pathlib import Path
 
+import pytest
+
+from dashboards.contents import Row, read_contents
 from dashboards.scores import comparable
+from tests.support.catalogs.holed_catalog import Cell, written
+
+TEXT = "perplexity"
 
 
-def row(method: str, **facts: Any) -> dict[str, Any]:
-    return {"benchmark": "perplexity", "eval_length": 8, "method": method, "value": 1.0, **facts}
+def shown(folder: Path, *cells: tuple[str, int, str, str, float]) -> list[Row]:
+    """Return what the report compares, of cells with method, seed, benchmark, task and value."""
+    made = [
+        Cell(method, True, seed, benchmark, task, 128, "done", value)
+        for method, seed, benchmark, task, value in cells
+    ]
+    contents = read_contents(written(folder, [made]), "study-0")
+    return comparable(contents.benchmarks, contents.scores)
 
 
-SCORES = [
-    row("none", task="code", task_set="code of seed 0", rank=1),
-    row("none", task="books", task_set="books of seed 0", rank=1),  # before nobody
-    row("pi", task="code", task_set="code of seed 0", rank=2),
-    row("none", benchmark="ruler", task="one", task_set="one of seed 0", rank=1),
-]
-
-
-def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks():
-    means = [row("none", task_set="both"), row("pi", task_set="code")]
-    other = row("none", benchmark="ruler", task_set="one")
-    found = comparable([*means, other], SCORES)
-    assert found[-1] == other
-    assert [(one["benchmark"], one["method"], one["is_best"]) for one in found[:-1]] == [
+def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks(tmp_path):
+    found = shown(
+        tmp_path,
+        ("none", 0, TEXT, "code", 1.0),
+        ("none", 0, TEXT, "books", 1.0),  # before nobody
+        ("pi", 0, TEXT, "code", 2.0),
+        ("none", 0, "needle", "needle", 1.0),
+    )
+    assert [(one["benchmark"], one["method"], one["is_best"]) for one in found] == [
         ("perplexity\ncode", "none", True),
         ("perplexity\nbooks", "none", False),
         ("perplexity\ncode", "pi", False),
+        ("needle", "none", False),
     ]
 
 
-def test_no_value_is_best_if_methods_have_different_seeds():
-    means = [row("none", task_set="both"), row("pi", task_set="code")]
-    for seed, is_best in ((0, True), (1, False)):
-        scores = [
-            row("none", task="code", task_set="code of seed 0", rank=1),
-            row("pi", task="code", task_set=f"code of seed {seed}", rank=2 - seed),
-        ]
-        assert [one["is_best"] for one in comparable(means, scores)] == [is_best, False]
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_value_is_best_if_methods_have_different_seeds(tmp_path, seed):
+    found = shown(
+        tmp_path,
+        ("none", 0, TEXT, "code", 1.0),
+        ("none", 0, TEXT, "books", 1.0),
+        ("pi", seed, TEXT, "code", 2.0),
+    )
+    assert [one["is_best"] for one in found] == [seed == 0, False, False]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -113,7 +112,8 @@ def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog):
         "row_length": 512, "settings": json.dumps(settings), "methods": methods,
     }  # fmt: skip
     base = {**run, "is_finetuning": False, "settings": None}
-    assert cells_of(training.section(replace(contents, training_settings=[base, run]))) == [
+    trained = Contents(contents.study, {**contents.rows, "training_settings": [base, run]})
+    assert cells_of(training.section(trained)) == [
         ["the base model", "books", "1,000", "", "512", "", ""],
         ["<code>none</code>, <code>yarn_paper</code>", "books", "1,000", "4,096", "512", "0.0005",
          "schedule cosine"],

@@ -78,7 +78,7 @@ def page(chosen: Chosen) -> None:
 
 
 def _other(row: Row) -> str:
-    return Variant(row["other_method"], row["other_frozen"]).label
+    return Variant.pair(row)[1].label
 
 
 def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:

@@ -11,8 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboards.app.chosen import Chosen
 from dashboards.app.tables import table, text_of
-from dashboards.app.theme import NAMES, colour, ramp
+from dashboards.app.theme import NAMES, colour
 from dashboards.app.views import prompt
+from dashboards.charts.heat_map import STEPS
 from dashboards.contents import Row, select
 from dashboards.families import Variant
 
@@ -58,13 +59,14 @@ def page(chosen: Chosen) -> None:
             "Mean scores over all seeds; empty if a seed is not done. Click a field to select it."
         )
         maps = st.container(horizontal=True)
-        _methods(maps, found, list(variants))
+        fields = _means(found, "method", lambda one: Variant.of(one).label)
+        known = {field["method"] for field in fields}
+        _grid(maps, "Methods", fields, "method", [one for one in variants if one in known])
         if depths:
             mine = [one for one in found if Variant.of(one) == variants[label]]
             fields = _means(mine, "depth", lambda one: name_of(one["depth"]))
             if fields:
-                goes = {"depth": "depth", "length": "length"}
-                _grid(maps, f"{label}, by depth in %", fields, "depth", names, goes)
+                _grid(maps, f"{label}, by depth in %", fields, "depth", names)
             else:
                 maps.caption(f"{label} has no length at which all seeds are done.")
     _answers(chosen, variants[label], benchmark, task, length, (depth, name_of))
@@ -78,13 +80,6 @@ def asked_name(row: Row) -> str:
         else f"{row['benchmark']}: {row['task']}"
     )
     return str(one).replace("_", " ")
-
-
-def _methods(place: DeltaGenerator, found: list[Row], order: list[str]) -> None:
-    fields = _means(found, "method", lambda row: Variant.of(row).label)
-    order = [label for label in order if any(field["method"] == label for field in fields)]
-    goes = {"method": "method", "length": "length"}
-    _grid(place, "Methods", fields, "method", order, goes)
 
 
 def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[dict[str, Any]]:
@@ -111,17 +106,14 @@ def _grid(
     fields: list[dict[str, Any]],
     y: str,
     order: list[str],
-    goes: dict[str, str],
 ) -> None:
     """Draw a heat map of mean scores by length (across) and by the column `y` (down).
 
+    A click on a field selects its length and its value of `y` in the pickers with these keys.
+
     Args:
-      place: container in which to draw.
-      title: title above the heat map.
       fields: one dict per field, with "length", "value", "samples" and the column `y`.
-      y: the column for the rows of the heat map.
       order: values of `y` from top to bottom.
-      goes: keys of pickers by column of `fields`; a click on a field copies its values to them.
     """
     key = f"by_{y}"
     clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
@@ -136,7 +128,8 @@ def _grid(
         y=alt.Y(f"{y}:N", sort=order, title=None, axis=NAMES),
         tooltip=[f"{y}:N", "length:Q", alt.Tooltip("value:Q", format=".1%"), "samples:Q"],
     )
-    scale = alt.Scale(domain=[0, 1], range=ramp(), interpolate="rgb")
+    steps = [colour(f"h{step}") for step in range(STEPS + 1)]
+    scale = alt.Scale(domain=[0, 1], range=steps, interpolate="rgb")
     marks = base.mark_rect(cornerRadius=2, stroke=colour("page"), strokeWidth=2).encode(
         color=alt.Color("value:Q", scale=scale, legend=None)
     )
@@ -149,10 +142,9 @@ def _grid(
     chart = alt.layer(marks.add_params(clicked), words)
 
     def go() -> None:
-        picked = st.session_state[key]["selection"].get("field") or []
-        for column, picker in goes.items():
-            if picked and column in picked[0]:
-                st.session_state[picker] = picked[0][column]
+        picked = (st.session_state[key]["selection"].get("field") or [{}])[0]
+        for column in {"length", y} & picked.keys():
+            st.session_state[column] = picked[column]
 
     panel = place.container(width=WIDTH)
     panel.text(title)
@@ -174,13 +166,7 @@ def _answers(
 ) -> None:
     """Show the table of answers and the selected answer.
 
-    Args:
-      chosen: the study and its catalog.
-      one: the method.
-      benchmark: name of the benchmark.
-      task: task of the benchmark.
-      length: context length in tokens.
-      at: the chosen depth, or `_ALL`, and the function that names the depth of an answer.
+    `at` has the chosen depth, or `_ALL`, and the function that names the depth of an answer.
     """
     depth, name_of = at
     found = chosen.rows(

@@ -13,15 +13,16 @@ import streamlit as st
 from dashboards.app.chosen import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
-from dashboards.app.theme import NUM_COLOURS, colour, of_look, series
+from dashboards.app.theme import colour, of_look
 from dashboards.contents import Row
-from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant
+from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant, method_looks
 from lce_core.study.variants import CONTROL
 
 WIDTH, HEIGHT = 290, 320
 LEGEND_ROW, MARK_STROKE = 26, 1.4
 _NUMBERS = ("eval_length", "train_length", "seed")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+_NUM_COLOURS = 6
 _SOLID, _DASHED = [1, 0], [5, 3]
 _NONE = "nothing"
 
@@ -72,9 +73,9 @@ def page(chosen: Chosen) -> None:
 
 def _of_methods(chosen: Chosen) -> dict[str, _Style]:
     """Return the style of each variant by label."""
-    looks = chosen.looks()
+    looks = method_looks(chosen.rows("overview"), chosen.rows("families"))
     return {
-        one.label: _Style(of_look(looks[one.label]), _SHAPES[looks[one.label].shape], one.frozen)
+        one.label: _Style(of_look(looks[one.method]), _SHAPES[looks[one.method].shape], one.frozen)
         for one in chosen.variants()
     }
 
@@ -193,10 +194,11 @@ def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
 
 def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
     """Return a style for each value; values that share a colour differ in shape."""
-    return {
-        value: _Style(series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
-        for number, value in enumerate(values)
-    }
+    styles = {}
+    for number, value in enumerate(values):
+        again, hue = divmod(number, _NUM_COLOURS)
+        styles[value] = _Style(colour(f"c{hue}"), _SHAPES[again % len(_SHAPES)])
+    return styles
 
 
 def _order(panel: str | None, value: Any) -> Any:

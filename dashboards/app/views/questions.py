@@ -58,7 +58,7 @@ def _answer(chosen: Chosen, query: str) -> None:
     st.caption(f"{more or f'{len(rows):,} rows'}, {seconds:.2f} s")
     # Column names may repeat, so use column numbers as keys.
     heads = {str(number): _head(columns, number) for number in range(len(columns))}
-    table([{str(n): _plain(cell) for n, cell in enumerate(row)} for row in shown], heads, "answer")
+    table([dict(zip(heads, map(_plain, row), strict=True)) for row in shown], heads, "answer")
     st.download_button(
         "CSV", lambda: format_rows(columns, shown, "csv"), "answer.csv", "text/csv", key="csv"
     )

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from catalog.build import build_catalog
 from catalog.queries import run_query
-from dashboards.contents import read_contents
+from dashboards.contents import Contents, read_contents
 from dashboards.sections import tuning
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError, SpecError
@@ -257,5 +257,5 @@ def test_the_report_compares_both_results_and_marks_a_choice_at_the_edge(catalog
         assert row["own_score"] == values[f"{row['method']}_best"]
         assert row["own_rank"] in (1, 2)
     edge = [{**row, "at_edge": row["chosen"]} for row in contents.trials]
-    table = tuning.trials(replace(contents, trials=edge))
+    table = tuning.trials(Contents(contents.study, {**contents.rows, "trials": edge}))
     assert [row[-1] for row in table.rows] == [tuning.AT_EDGE] * 2
