@@ -61,7 +61,8 @@ _NOTABLE = re.compile(
 )
 """Variables of which a user may expect an effect. A shell has dozens of others."""
 _NUMERIC = re.compile(
-    "(ATEN|CUBLAS|CUDNN|DNNL|GOMP|KMP|MKL|NVIDIA|OMP|ONEDNN|OPENBLAS|PYTORCH|TORCH[A-Z]*|XLA)_.*"
+    "(ATEN|CUBLAS|CUDNN|DNNL|GOMP|KMP|MKL|NCCL|NVIDIA|OMP|ONEDNN|OPENBLAS|PYTORCH|TORCH[A-Z]*)_.*"
+    "|XLA_.*|LD_PRELOAD"
 )
 _NOT_NUMERIC = re.compile(".*ALLOC_CONF|.*_DIR|KMP_(DUPLICATE_LIB_OK|INIT_AT_FORK)|OMP_NUM_THREADS")
 """Exceptions of `_NUMERIC`. lce itself sets OMP_NUM_THREADS, and scikit-learn these KMP_ ones."""

@@ -175,9 +175,12 @@ def spread(num_all: int, num_wanted: int) -> list[int]:
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """Return a file's text with newlines as line endings; raise DataError if it is no text."""
+    """Return a file's text without byte order mark, with newlines as line endings.
+
+    Raises DataError if it is no text.
+    """
     try:
-        return file.read_text(encoding=encoding)
+        return file.read_text(encoding=encoding).removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             file, error, f"readable {encoding} text", "correct or remove the file"
@@ -222,7 +225,7 @@ def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
                     "use the published files unchanged",
                 )
             yield f"{file}: row {number}", row
-    except (ValueError, OSError, pa.ArrowException) as error:
+    except (ValueError, OSError, RecursionError, pa.ArrowException) as error:
         raise DataError(
             file, error, "rows of JSON lines, JSON or parquet", "get the file again"
         ) from None

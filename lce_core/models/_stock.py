@@ -93,11 +93,11 @@ class LoadedModel(LanguageModel):
         where = f"base model {self.known_as}"
         named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
         if folder is not None:
+            require_files(folder)
             if files != "tokenizer" and not (folder / "config.json").is_file():
                 raise UnavailableError(
                     f"{where}: {folder}", "a folder without config.json", "the model's files", named
                 )
-            require_files(folder)
             return folder
         if self.hub is None:
             raise UnavailableError(

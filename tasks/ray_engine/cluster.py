@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
+
 from lce_core.environment import allocator_settings, for_child
 from lce_core.errors import ServiceError, SpecError
 from lce_core.execution import Execution
@@ -155,6 +157,7 @@ def _connect(ray: Any, engine: str) -> None:
             # the address behind, Ray would retry for a long time.
             services = importlib.import_module("ray._private.services")
             address = services.canonicalize_bootstrap_address_or_die(address)
+            _require_own(address)
         _require_answer(address)
         ray.init(
             address,
@@ -175,6 +178,25 @@ def _connect(ray: Any, engine: str) -> None:
         # Ray installs a SIGTERM handler that would end this process before it releases its leases.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
+
+
+def _require_own(address: str) -> None:
+    """Raise a ServiceError if this user runs no node of a cluster that Ray has found by itself.
+
+    Ray searches all users' processes and a file that any user can write. The owner of the nodes can
+    read the actors' variables, such as HF_TOKEN, and this process unpickles the actors' replies.
+    """
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            is_own = process.uids().effective == os.geteuid()
+            if is_own and f"--gcs-address={address}" in process.cmdline():
+                return
+    raise ServiceError(
+        "--engine ray",
+        f"only the Ray cluster at {address}, of which you run no node here",
+        "a cluster of your own, because its owner can read your tokens and run code as you",
+        f"start one with `ray start`, or name this one if you trust it: --engine ray:{address}",
+    )
 
 
 def _discard(data: object, ignore_prefix: bool) -> None:

@@ -1,7 +1,8 @@
 """A run over a Ray cluster: what one machine computes, also when a node dies in the middle.
 
 Strategy: a cluster of two nodes, each with a declared GPU; the driver is a run as users start one.
-Whoever loses a node comes late, whoever loses the head last.
+All of them have variables for other programs. Whoever loses a node comes late, whoever loses the
+head last.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import pytest
 
 from lce_core.store.artifacts import Store
 from tests.faults.output import require_no_dump
+from tests.support.hostile_variables import HOSTILE
 from tests.support.processes import marked, new_marker, playing, survivors
 from tests.support.ray_nodes import LOOPBACK, kill_node, processes_of, two_nodes
 from tests.support.studies import (
@@ -54,7 +56,7 @@ def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), "--engine", f"ray:{address}", *text),
-        env=marked(home, marker) | LOOPBACK,
+        env=marked(home, marker) | HOSTILE | LOOPBACK,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
@@ -76,7 +78,7 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), "--engine", f"ray:{address}", *text),
-        env=marked(home, marker) | LOOPBACK,
+        env=marked(home, marker) | HOSTILE | LOOPBACK,
     )
 
     def on_far_node() -> bool:
@@ -106,7 +108,7 @@ def test_a_study_loses_the_head_and_goes_on_without_a_cluster(
     home, marker, study = new_home(migrated, tmp_path / "home"), new_marker(), write_study(tmp_path)
     run = start(
         *(home, "run", study, "--engine", f"ray:{address}", *text),
-        env=marked(home, marker) | LOOPBACK,
+        env=marked(home, marker) | HOSTILE | LOOPBACK,
     )
     wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
     kill_node("head")

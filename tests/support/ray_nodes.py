@@ -1,7 +1,8 @@
 """A Ray cluster of two nodes on this machine's loopback, in processes of their own.
 
 `python -m tests.support.ray_nodes FOLDER` prints its address and holds it until its input ends.
-Each node declares one core and one GPU, and names itself to all its processes.
+Each node declares one core and one GPU, and names itself to all its processes. All have variables
+for other programs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.hostile_variables import LAUNCHERS, LIBRARIES, SERVERS
 from tests.support.repository import ROOT
 
 NODE = "RAY_TEST_NODE"
@@ -50,6 +52,8 @@ def two_nodes() -> Iterator[str]:
     # Sockets lie there, whose paths may have a hundred characters.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
         log = Path(folder) / "cluster.log"
+        # Ray itself does not start with variables about connections.
+        theirs = LAUNCHERS | LIBRARIES | SERVERS | {"CUDA_VISIBLE_DEVICES": "0,1"}
         # There a cluster notes its address, by default where every cluster of the machine does.
         (Path(folder) / "ray").mkdir()
         with (
@@ -57,7 +61,7 @@ def two_nodes() -> Iterator[str]:
             subprocess.Popen(
                 [sys.executable, "-m", "tests.support.ray_nodes", folder],
                 cwd=ROOT,
-                env={**os.environ, **LOOPBACK, "CUDA_VISIBLE_DEVICES": "0,1", "RAY_TMPDIR": folder},
+                env={**os.environ, **theirs, **LOOPBACK, "RAY_TMPDIR": folder},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -157,7 +157,13 @@ def test_prefects_defaults_change_no_flow_and_no_task(tmp_path):
     assert [one.refresh_cache for one in (record, unit)] == [False, False]
 
 
-SWITCHES = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AVX2", "NVIDIA_TF32_OVERRIDE": "0"}
+SWITCHES = {
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "LD_PRELOAD": "libm.so.6",
+    "MKL_CBWR": "AVX2",
+    "NCCL_ALGO": "Ring",
+    "NVIDIA_TF32_OVERRIDE": "0",
+}
 ASK = "import json; from lce_core.store.records import environment as e; print(json.dumps(e()))"
 
 

@@ -6,6 +6,7 @@ is raised here, before weights are downloaded, if methods cannot be applied to t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from lce_core.errors import DataError, SpecError
+from lce_core.errors import DataError, LceError, SpecError
 from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
@@ -107,8 +108,20 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
       DataError: if the file cannot be read, or a key is missing or not a number.
     """
     file = folder / "config.json"
-    config = _of_text(read_config_json(folder))
-    facts = Facts.model_validate(facts_of(config, str(file), trained_context))
+    config = read_config_json(folder)
+    try:
+        config = _of_text(config)
+        facts = Facts.model_validate(facts_of(config, str(file), trained_context))
+    except LceError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = str(error).replace("\n", " ")
+        raise DataError(
+            file,
+            f"a value of the wrong type or size ({type(error).__name__}: {reason:.200})",
+            "a config.json as transformers writes it for this model type",
+            "copy or download the model again",
+        ) from error
     try:
         _ = facts.geometry
     except SpecError as error:
@@ -134,7 +147,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
     def number(key: str, default: float = 0.0) -> float:
         given = rope.get(key, default)
-        if type(given) not in (int, float) or not given > 0:
+        if type(given) not in (int, float) or not 0 < given < math.inf:
             raise _no_number(where, key, given, "a positive number")
         return float(given)
 

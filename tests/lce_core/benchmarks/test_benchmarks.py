@@ -275,6 +275,7 @@ def test_settings_without_meaning_are_refused(name, parameters, message):
         ("a.jsonl", '{"text": "x"}\n{"other": 1}\n', r"a\.jsonl: row 2: got no column 'text'"),
         ("a.jsonl", '{"text": "x"}\n[1]\n', r"row 2: got list; expected an object"),
         ("a.parquet", "no parquet", r"a\.parquet: .*get the file again"),
+        ("a.json", "[" * 100_000, r"a\.json: .*get the file again"),
     ],
 )
 def test_rows_that_are_damaged_or_lack_a_column_are_named(tmp_path, name, content, message):
@@ -289,7 +290,8 @@ def test_rows_are_read_alike_from_all_formats(tmp_path):
     (tmp_path / "a.jsonl").write_text(lines, encoding="utf-8")
     (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    for name in ("a.jsonl", "a.json", "a.parquet"):
+    (tmp_path / "b.jsonl").write_text(lines, encoding="utf-8-sig")
+    for name in ("a.jsonl", "a.json", "a.parquet", "b.jsonl"):
         assert list(read_rows(tmp_path / name, ("text", "label"))) == rows
 
 

@@ -2,15 +2,18 @@
 rows packed without them; runs with any number of workers or killed anywhere, byte by byte."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -26,6 +29,7 @@ from tests.lce_core.data.test_packing import hold_out
 from tests.lce_core.data.test_packing import pack as pack_documents
 from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
 from tests.support.data.slimpajama import write as write_text
+from tests.support.repository import ROOT
 
 BASE = MODELS.load("toy_llama")()
 TOKENIZER = BASE.tokenizer(None)
@@ -154,6 +158,38 @@ def test_no_model_trains_on_a_copy_of_a_held_out_document(tmp_path):
     assert rows[0] == rows[1]
 
 
+def test_the_query_of_the_documentation_counts_the_documents_of_each_file(tmp_path):
+    (query,) = re.findall(
+        r"```sql\n(SELECT regexp_replace.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL
+    )
+    numbers = {"a [1]:2.jsonl": 1100, "b/a.jsonl": 3, "b/none.jsonl": 0}
+    for name, number in numbers.items():
+        lines = [{"text": f"{name} {line}"} for line in range(number)]
+        write_text(tmp_path / "text" / name, lines)
+    source = CORPORA.parse({"name": "streamed"}, "test")
+    assert isinstance(source, StreamedCorpus)
+    artifacts = {
+        kind: tmp_path / "artifacts" / kind / "one" for kind in ("rows", "held_out", "tokens")
+    }
+    for folder in artifacts.values():
+        folder.parent.mkdir(parents=True)
+    write(tmp_path / "text", tmp_path / "shards", source=source)
+    (tmp_path / "shards").rename(artifacts["tokens"])
+    pack(tmp_path / "text", artifacts["rows"], None, source=source)
+    artifacts["held_out"].mkdir()
+    hold_out(source, artifacts["held_out"], 500, folders={"text": tmp_path / "text"})
+
+    def counts(kind: str) -> dict[str, int]:
+        asked = query.replace("lce-home", str(tmp_path)).replace("/tokens/", f"/{kind}/")
+        return {file: documents for file, documents, _ in duckdb.sql(asked).fetchall()}
+
+    read: Counter[str] = Counter()
+    for kind in ("rows", "held_out"):
+        read.update(counts(kind))
+    assert read == {name: number for name, number in numbers.items() if number}
+    assert counts("tokens") == read
+
+
 class Interrupted(StreamedCorpus):
     """A corpus whose source breaks off after some blocks."""
 
@@ -260,6 +296,7 @@ def test_a_damaged_shard_is_never_served(text, tmp_path):
 MEMORY = """
 import resource, sys
 from pathlib import Path
+import duckdb
 import numpy as np
 from lce_core.corpora import Block, Document, Place
 from lce_core.data import segments, shards

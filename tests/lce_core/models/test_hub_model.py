@@ -1,6 +1,8 @@
 """What `hub_model` reads of a config.json and refuses; identity, names, hub cache and folders."""
 
+import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -261,6 +263,30 @@ def test_a_size_far_above_all_published_models_is_refused(key, tmp_path):
         read_facts(written(tmp_path, **{key: 10**12}))
 
 
+ODD = (None, True, "x", [1], ["a"], {}, {"a": 1}, {"full_attention": 1}, math.nan, math.inf, -1, 0,
+    0.5, 10**30, 1e300)  # fmt: skip
+GEMMA = QWEN | {"model_type": "gemma3_text", "head_dim": 64, "sliding_window_pattern": 6,
+    "rope_local_base_freq": 1e4, "layer_types": ["full_attention"] * 24}  # fmt: skip
+EXPERTS = QWEN | {"model_type": "qwen3_moe", "head_dim": 64, "num_experts": 8,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 64, "mlp_only_layers": []}  # fmt: skip
+
+
+@pytest.mark.parametrize("base", [QWEN, GEMMA, EXPERTS], ids=lambda base: base["model_type"])
+def test_no_type_and_no_size_of_any_value_is_a_defect(base, tmp_path):
+    read_facts(written(tmp_path, **base))
+    ropes = [
+        {key: rope | {name: odd}}
+        for key in ("rope_scaling", "rope_parameters")
+        for rope in (YARN, LLAMA3, LONGROPE)
+        for name in rope
+        for odd in ODD
+    ]
+    keys = (*base, "rope_scaling", "rope_parameters", "partial_rotary_factor", "layer_types")
+    for changes in (*ropes, *({key: odd} for key in keys for odd in ODD)):
+        with contextlib.suppress(DataError, SpecError):
+            read_facts(written(tmp_path, **{**base, **changes}))
+
+
 # transformers would look the first up in torch, and download code for the second.
 @pytest.mark.parametrize(
     ("key", "given"),
@@ -285,10 +311,14 @@ def test_a_tokenizer_that_cannot_be_read_is_named(content, tmp_path):
         model.tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"null", b"[" * 100_000])
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"null", b"[" * 100_000, None])
 def test_a_configuration_that_is_none_is_refused(content, tmp_path):
-    (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(DataError, match=r"config\.json: got .*; expected .*config\.json of a"):
+    file = tmp_path / "config.json"
+    os.mkfifo(file) if content is None else file.write_bytes(content)
+    with pytest.raises(
+        DataError, match=r"config\.json: got .*; expected (a file|.*config\.json of a)"
+    ):
         hub_model(tmp_path)
 
 

@@ -76,3 +76,27 @@ def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(monkeypatch):
 def test_a_training_run_lies_within_one_node(gpus, given, counts):
     found = Machines(gpus, cpus=64).slot_counts(Execution(home=Path(), **given))  # type: ignore[arg-type]
     assert found == counts
+
+
+@pytest.mark.parametrize(
+    ("user", "message"),
+    [
+        (None, "no Ray cluster at 127"),
+        pytest.param(
+            65534,
+            "of which you run no node here; expected a cluster of your own.* --engine ray:127",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users"),
+        ),
+    ],
+)
+def test_ray_may_not_choose_a_cluster_of_another_user(user, message, monkeypatch, tmp_path):
+    address = f"127.0.0.1:{unused_port()}"
+    monkeypatch.setattr(
+        "ray._private.services.canonicalize_bootstrap_address_or_die", lambda _: address
+    )
+    node = ["sh", "-c", "read line", "raylet", f"--gcs-address={address}"]
+    with (
+        subprocess.Popen(node, stdin=subprocess.PIPE, user=user),
+        pytest.raises(ServiceError, match=message),
+    ):
+        make_execution({"home": tmp_path, "engine": "ray"})
