@@ -6,7 +6,6 @@ small study that nothing disturbed.
 
 import shutil
 import time
-from pathlib import Path
 
 import pytest
 
@@ -29,9 +28,7 @@ from tests.support.studies import (
 
 pytestmark = pytest.mark.slow
 
-Arguments = tuple[str, ...]
 SILENT_SECONDS = 20
-TUNED = "method=yarn,frozen=false,benchmark=perplexity,eval_length=256"
 
 
 def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
