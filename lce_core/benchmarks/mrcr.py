@@ -122,21 +122,24 @@ class Mrcr(PromptBenchmark):
     def _fitting(self, request: CellRequest, row: DataRow, place: str) -> Prompt | None:
         """Return the prompt of a row; None if it belongs to another length. Raises DataError."""
         random_string, answer = row["random_string_to_prepend"], row["answer"]
+        reason = ""
         try:
             messages = json.loads(row["prompt"])
             turns = [f"{ROLES[message['role']]}: {message['content']}\n" for message in messages]
             text = answer.removeprefix(random_string)
             needle = row["desired_msg_index"] + 1
             if answer != random_string + messages[needle]["content"]:
-                raise ValueError(f"an answer that is not message {needle} after the random string")
+                reason = f"an answer that is not message {needle} after the random string"
         except (AttributeError, LookupError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__} {error}"
+        if reason:
             raise DataError(
                 place,
-                f"{type(error).__name__} {error}",
+                reason,
                 "`prompt` as a JSON list of messages with role and content, and in `answer` the"
                 " random string and the text of message `desired_msg_index` + 1",
                 "use the data set in its published form",
-            ) from None
+            )
         whole = f"{''.join(turns)}{ROLES['assistant']}:"
         depth = 100 * sum(map(len, turns[:needle])) / len(whole)
         if len(whole) > _MAX_CHARACTERS_PER_TOKEN * request.eval_length:
