@@ -359,7 +359,7 @@ def test_heads_that_do_not_fit_a_method_are_refused():
 @pytest.mark.parametrize(
     ("name", "parameters", "match"),
     [
-        ("dynamic_pi", {"scale": 2.0}, r"keys of dynamic_pi: \(none\)"),
+        ("dynamic_pi", {"scale": 2.0}, r"keys of dynamic_pi: layers"),
         ("yarn", {"ramp": "paper", "truncate": False}, "only together with ramp: code"),
         ("yarn", {"beta_fast": 1.0}, "got beta_fast 1.0, beta_slow 1.0"),
         ("harpe", {"bases": "random"}, r"m\.bases\.rule: got 'random'; expected 'searched'"),
