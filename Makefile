@@ -65,7 +65,7 @@ test: $(VENV)/installed
 # git's state the list has the first one of each process.
 check: $(VENV)/installed
 	@mkdir -p build && rm -rf build/bare && : > $(USERS)
-	@$(MAKE) test JOBS=$$(($(JOBS) + 4)) MARKS="not gpu and not network" NOTE="--program-users=$(USERS)"
+	@$(MAKE) test JOBS=$$(($(JOBS) + 2)) MARKS="not gpu and not network" NOTE="--program-users=$(USERS)"
 	@echo 'Again the quick tests that use programs, on a PATH without Chromium, strace, ip, git and a C compiler'
 	@mkdir build/bare
 	@IFS=:; for folder in $$PATH; do ln -s "$$folder"/* build/bare/ 2>/dev/null || true; done

@@ -6,8 +6,10 @@ head last.
 """
 
 import contextlib
+import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -50,6 +52,15 @@ def words(process: psutil.Process) -> list[str]:
     return []
 
 
+def holders(home: Path) -> list[int]:
+    """Return the process ids in the leases of a home."""
+    found = []
+    for file in (home / "leases").glob("*.json"):
+        with contextlib.suppress(OSError, ValueError):  # one that is given back right now
+            found.append(json.loads(file.read_text(encoding="utf-8"))["pid"])
+    return found
+
+
 def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
     migrated, text, address, tmp_path
 ):
@@ -67,8 +78,9 @@ def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
     require_no_dump(output)
     wait_until(lambda: not survivors(marker))
     # By actors, which are not of the run's family.
-    wait_until(lambda: not list((home / "leases").glob("*.json")))
     wait_until(lambda: not computing())
+    # An actor that a busy machine kept from answering in time is killed; its lease is free at once.
+    wait_until(lambda: not any(map(psutil.pid_exists, holders(home))))
     assert all(processes_of(node) for node in ("head", "far"))
 
 

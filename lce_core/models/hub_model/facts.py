@@ -108,10 +108,9 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
       DataError: if the file cannot be read, or a key is missing or not a number.
     """
     file = folder / "config.json"
-    config = read_config_json(folder)
+    given = read_config_json(folder)
     try:
-        config = _of_text(config)
-        facts = Facts.model_validate(facts_of(config, str(file), trained_context))
+        facts = Facts.model_validate(facts_of(_of_text(given), str(file), trained_context))
     except LceError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
