@@ -65,7 +65,7 @@ def _check_own_layers(method: Method, base_model: LanguageModel, lengths: Contex
     own = own_layers(method, base_model.geometry, lengths, num_layers)
     if not changed or (type(method).layer is not Method.layer and not any(own)):
         raise SpecError(
-            f"{method.plugin_name}.layer",
+            f"{method.plugin_name}.{'layers' if named else 'layer'}",
             f"no layer that differs among the model's {num_layers}",
             "at least one layer with frequencies or attention of its own",
             "change the parameters that choose the layers",
