@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import HALF, attend_causal, attend_window, backend
+from lce_core.attention.flash import HALF, attend_causal, attend_packed, attend_window, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
@@ -56,6 +58,44 @@ def attend_square(
     return scaled_dot_product_attention(
         query, key, value, is_causal=True, scale=scaling, enable_gqa=shared
     )
+
+
+def attend_documents(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    bounds: torch.Tensor,
+) -> torch.Tensor:
+    """Return causal attention (batch, heads, tokens, head_dim) within documents; differentiable.
+
+    `bounds` is `PackedRows.document_bounds` of the batch. No (queries, keys) mask exists.
+    """
+    # Autocast leaves rotated queries and keys in float32.
+    states = query.to(value.dtype), key.to(value.dtype), value
+    if backend(value.device, value.dtype) != "torch_flash":
+        return in_documents(states, bounds, lambda *own: attend_square(*own, scaling))
+    batch, length = len(query), query.shape[2]
+    joined = (one.transpose(1, 2).flatten(0, 1) for one in states)
+    output = attend_packed(*joined, scaling, bounds, length)
+    return output.unflatten(0, (batch, length)).transpose(1, 2)
+
+
+def in_documents(
+    states: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    bounds: torch.Tensor,
+    attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """Call `attend` with queries, keys and values of one document after another."""
+    batch, length = len(states[0]), states[0].shape[2]
+    outputs = []
+    for start, stop in pairwise(bounds.tolist()):
+        row, first = divmod(start, length)
+        own = slice(first, first + stop - start)
+        query, key, value = (one[row : row + 1, :, own] for one in states)
+        outputs.append(attend(query, key, value))
+    joined = torch.cat(outputs, dim=2).unflatten(2, (batch, length))
+    return joined[0].transpose(0, 1)
 
 
 def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spread", "sdpa"]:

@@ -162,8 +162,17 @@ class ExtendedModel:
     def replayed_tokens(self) -> int:
         return self._graphs.replayed_tokens if self._graphs else 0
 
-    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Draw the rows' positions in the next forward pass, if random; one seed per row."""
+    def begin_rows(
+        self, seeds: NDArray[np.uint64], positions: NDArray[np.int64] | None = None
+    ) -> None:
+        """Set the rows' positions (rows, tokens) in the next forward pass.
+
+        Without `positions`, draw them if they are random; one seed per row. Attention schemes get
+        positions from the documents' bounds.
+        """
+        if positions is not None:
+            self._rotary.begin_rows(seeds, positions)
+            return
         drawn = [self._row_positions(int(seed)) for seed in seeds]
         rows = [positions for positions in drawn if positions is not None]
         self._rotary.begin_rows(seeds, np.stack(rows) if rows else None)
