@@ -43,14 +43,13 @@ def _attention(
     scaling: float,
     dropout: float = 0.0,
     s_aux: torch.Tensor | None = None,
-    document_bounds: torch.Tensor | None = None,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
     """Run the attention scheme that the module stores as `lce_scheme`; transformers calls this.
 
     Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
-    `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks. With
-    `document_bounds` each document of packed rows attends like a text of its own.
+    `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks. If
+    the module stores `lce_documents`, each document of packed rows attends like a text of its own.
     """
     scheme, table = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
@@ -77,12 +76,12 @@ def _attention(
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
     place = held, module.layer_idx, s_aux
-    if document_bounds is not None:
+    if (bounds := getattr(module, "lce_documents", None)) is not None:
 
         def attend(*own: torch.Tensor) -> torch.Tensor:
             return _kernel(scheme)(scheme, AttentionInputs(*own, table, 0, scaling, *place))
 
-        output = in_documents((query, key, value), document_bounds, attend)
+        output = in_documents((query, key, value), bounds, attend)
         return output.transpose(1, 2).contiguous(), None
     inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)

@@ -40,16 +40,12 @@ def _attention(
     attention_mask: torch.Tensor | None,
     *,
     scaling: float,
-    document_bounds: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return the output (batch, tokens, heads, head_dim); transformers calls this function.
-
-    `document_bounds` restricts attention to the documents of packed rows (`attend_documents`).
-    """
-    if document_bounds is not None:
+    """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
+    if (bounds := getattr(module, "lce_documents", None)) is not None:
         refuse_dropout(kwargs.get("dropout", 0.0))
-        output = attend_documents(query, key, value, scaling, document_bounds)
+        output = attend_documents(query, key, value, scaling, bounds)
         return output.transpose(1, 2), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
@@ -86,7 +82,7 @@ def _with_package(
     """
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
-    if attention_mask is not None or kwargs.get("document_bounds") is not None:
+    if attention_mask is not None or getattr(module, "lce_documents", None) is not None:
         return _attention(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     return attend_package(query, key, value, scaling), None
 

@@ -163,13 +163,21 @@ class ExtendedModel:
         return self._graphs.replayed_tokens if self._graphs else 0
 
     def begin_rows(
-        self, seeds: NDArray[np.uint64], positions: NDArray[np.int64] | None = None
+        self,
+        seeds: NDArray[np.uint64],
+        bounds: torch.Tensor | None = None,
+        positions: NDArray[np.int64] | None = None,
     ) -> None:
-        """Set the rows' positions (rows, tokens) in the next forward pass.
+        """Prepare the next forward pass, over training rows with these seeds.
 
-        Without `positions`, draw them if they are random; one seed per row. Attention schemes get
-        positions from the documents' bounds.
+        Args:
+          bounds: `PackedRows.document_bounds`, if tokens see only their own document.
+          positions: (rows, tokens); None draws them if they are random. Attention schemes ignore
+            them, and count from the start of each document if there are bounds.
         """
+        decoder: Any = self.model.model
+        for module in decoder.layers:
+            module.self_attn.lce_documents = bounds
         if positions is not None:
             self._rotary.begin_rows(seeds, positions)
             return

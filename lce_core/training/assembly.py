@@ -58,20 +58,17 @@ class LossModel(nn.Module):
         super().__init__()
         self.model, self.precision, self.kept = model, precision, kept
 
-    def forward(self, tokens: Tensor, weights: Tensor, bounds: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of next-token losses, in nats.
 
         The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and i >= 1.
-        Tokens and weights are (rows, row_length). `bounds` are `PackedRows.document_bounds` if
-        tokens see only their own document.
+        Tokens and weights are (rows, row_length).
         """
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model
         with autocast(tokens.device, self.precision):
-            masks = {} if bounds is None else {"document_bounds": bounds}
             with storage(self.kept, tokens.device):
-                decoded = backbone(input_ids=tokens, use_cache=False, **masks)
-            hidden: Tensor = decoded.last_hidden_state
+                hidden: Tensor = backbone(input_ids=tokens, use_cache=False).last_hidden_state
             return linear_cross_entropy(
                 hidden[:, :-1].flatten(0, 1),
                 head.weight,

@@ -277,7 +277,7 @@ class Trainer:
         for part, batch in zip(mine, batches, strict=True):
             if self.extended:
                 seeds = row_seeds(job.seed_of_rows, step, _rows_or_dummy(part))
-                self.extended.begin_rows(seeds, batch.positions)
+                self.extended.begin_rows(seeds, batch.bounds, batch.positions)
             # Tokens and weights have shape (rows, row_length). All passes but the last only
             # accumulate gradients; accumulate() delays the gradient exchange and the update until
             # the last pass.
@@ -312,17 +312,16 @@ class Trainer:
         recompute exactly the layers that ran.
         """
         loss: torch.Tensor
-        inputs = batch.tokens, batch.weights, batch.bounds
         if self.kernels_run is None:
             with KernelWatch() as watch:
-                loss = self.module(*inputs)
+                loss = self.module(batch.tokens, batch.weights)
             self.kernels_run = watch.names()
         else:
             for layer in self._to_compile:
                 # All rows have one length, and passes have at most two numbers of rows.
                 layer.compile(dynamic=False)
             self._to_compile = ()
-            loss = self.module(*inputs)
+            loss = self.module(batch.tokens, batch.weights)
         return loss
 
     def _clip(self) -> float:

@@ -5,17 +5,33 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.nn.attention import varlen
+from transformers import LlamaForCausalLM
 
 from lce_core.attention import causal
 from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
+from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.training.assembly import LossModel
+from tests.lce_core.data.test_packing import Given, pack
+from tests.support.architectures import (
+    OWN,
+    SLIDING,
+    gpt_oss,
+    hub_model,
+    in_float64,
+    random_model,
+    save,
+    sliding,
+)
 from tests.support.extended_models import method, over_bases
+from tests.support.folder_models import saved
+from tests.support.training_jobs import BASE, job_maker, log, run_alone, save_base
 
 BOUNDS = torch.tensor([0, 9, 10, 47, 64, 70, 128], dtype=torch.int32)
 """Documents of two rows of 64 tokens, one of them a single token."""
@@ -29,11 +45,17 @@ def extended(base: LanguageModel, name: str, **how: Any) -> ExtendedModel:
     return model
 
 
-def loss(model: ExtendedModel, ids: torch.Tensor, *bounds: torch.Tensor) -> torch.Tensor:
+def loss(
+    model: ExtendedModel,
+    ids: torch.Tensor,
+    bounds: torch.Tensor | None = None,
+    positions: Any = None,
+) -> torch.Tensor:
+    model.begin_rows(np.arange(len(ids), dtype=np.uint64), bounds, positions)
     weights = torch.ones(ids.shape, dtype=torch.float64)
-    for own in bounds:
-        weights.view(-1)[own[:-1].long()] = 0
-    return LossModel(model.model, "fp32")(ids, weights, *bounds)
+    if bounds is not None:
+        weights.view(-1)[bounds[:-1].long()] = 0
+    return LossModel(model.model, "fp32")(ids, weights)
 
 
 def with_gradients(model: ExtendedModel, total: torch.Tensor) -> list[torch.Tensor]:
@@ -42,12 +64,11 @@ def with_gradients(model: ExtendedModel, total: torch.Tensor) -> list[torch.Tens
 
 
 def masked(model: ExtendedModel, *, restart: bool) -> torch.Tensor:
-    model.begin_rows(np.zeros(2, dtype=np.uint64), POSITIONS if restart else None)
-    return loss(model, ROWS, BOUNDS)
+    return loss(model, ROWS, BOUNDS, POSITIONS if restart else None)
 
 
 def alone(model: ExtendedModel) -> torch.Tensor:
-    model.begin_rows(np.zeros(2, dtype=np.uint64))
+    """The sum of the losses of the documents, each of which is a row of its own."""
     documents = [ROWS.view(1, -1)[:, a:b] for a, b in pairwise(BOUNDS.tolist()) if b > a + 1]
     return torch.stack([loss(model, document) for document in documents]).sum()
 
@@ -64,6 +85,16 @@ def test_restarted_documents_train_like_rows_of_their_own(base, name):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind", [*OWN, *SLIDING, "gpt_oss"])
+def test_every_architecture_passes_documents_to_its_attention(kind, tmp_path):
+    drawn = gpt_oss() if kind == "gpt_oss" else sliding(kind) if kind in SLIDING else None
+    folder = saved(drawn, tmp_path) if drawn else save(kind, tmp_path)
+    own = in_float64(drawn or random_model(kind))
+    model = extend(own, hub_model(folder), method("yarn"), target=TARGET, training=True)
+    model.begin_request(TARGET)
+    torch.testing.assert_close(masked(model, restart=True), alone(model), rtol=1e-10, atol=0)
+
+
 @pytest.mark.parametrize(
     ("positions", "equal"), [("exact", True), ("bf16_angles", False), ("pose", False)]
 )
@@ -72,14 +103,52 @@ def test_positions_may_run_on_unless_they_are_rounded_or_skip(positions, equal):
     model = extended(BASES[0], "yarn", positions=positions)
     if positions == "pose":
         model.begin_request(TARGET // 2)
-        model.begin_rows(np.arange(4, dtype=np.uint64))
         ids, bounds = ROWS.reshape(4, -1), torch.arange(0, 129, 16, dtype=torch.int32)
         found = loss(model, ids, bounds)
-        model.begin_rows(np.zeros(1), np.tile(np.arange(16), (4, 2)))
-        expected = loss(model, ids, bounds)
+        expected = loss(model, ids, bounds, np.tile(np.arange(16), (4, 2)))
     else:
         found, expected = masked(model, restart=False), masked(model, restart=True)
     assert torch.allclose(found, expected, rtol=1e-10, atol=0) is equal
+
+
+@pytest.mark.parametrize("masks", ["run_on", "restart"])
+def test_a_training_step_has_the_loss_and_gradient_of_the_documents_alone(masks, tmp_path):
+    """The reference reads the files of the rows and passes each document through stock Llama."""
+    rng = np.random.default_rng(5)
+    texts = tuple(("a", "word " * int(count)) for count in rng.integers(1, 20, size=60))
+    rows, base = tmp_path / "rows", tmp_path / "base"
+    rows.mkdir()
+    corpus = Given(texts=texts, names=("a",))
+    pack(corpus, rows, model=BASE, packing="best_fit", row_length=64, num_rows=20)
+    make = job_maker(rows, tmp_path)
+    job = make(
+        {"document_masks": masks, "tokens_per_step": 20 * 64},
+        method=METHODS.load("none")().identity(),
+        base_folder=save_base(base),
+        from_scratch=False,
+        num_steps=1,
+        micro_batch_tokens=3 * 64,
+    )
+    run_alone(job)
+    model: Any = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32)
+    ids, weights = (
+        torch.from_numpy(np.fromfile(rows / name, dtype=dtype).astype(np.int64))
+        for name, dtype in (("rows.bin", np.uint16), ("weights.bin", np.uint8))
+    )
+    total, count = torch.zeros(()), 0
+    order = pq.read_table(rows / "order.parquet").to_pydict()
+    for start, length in zip(order["start"], order["tokens"], strict=True):
+        own = slice(start + 1, start + length)
+        logits = model(ids[None, start : start + length]).logits[0, :-1]
+        losses = torch.nn.functional.cross_entropy(logits, ids[own], reduction="none")
+        total = total + (losses * weights[own]).sum()
+        count += int(weights[own].sum())
+    mean = total / count
+    mean.backward()
+    norm = torch.cat([one.grad.flatten() for one in model.parameters()]).norm()
+    [entry] = log(job)
+    assert entry["loss"] == pytest.approx(mean.item(), rel=1e-5)
+    assert entry["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
 
 
 def dense(states: Any, bounds: torch.Tensor, scaling: float) -> torch.Tensor:
