@@ -6,7 +6,7 @@ This module imports nothing else of the package, so that every other package can
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -119,7 +119,7 @@ class Upsampling(Section):
     long_share: float | None = Field(default=None, ge=0, le=1)
     """Share of each domain's tokens from long documents, such as 0.34; short documents give the
     rest. By default it follows from `short_keep_rate`, which has no effect beside this key."""
-    domain_shares: Mapping[str, float] | None = None
+    domain_shares: Mapping[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     """Share of the tokens from each domain, such as {code: 0.3, prose: 0.7}. Other domains give
     none. By default each domain keeps its share of the corpus."""
 

@@ -659,11 +659,11 @@ def _check_shares(where: str, upsampling: Upsampling, known: Sequence[str]) -> N
                 "domains of the corpus",
                 did_you_mean(domain, known),
             )
-    if shares is not None and (min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-6):
+    if shares is not None and abs(sum(shares.values()) - 1) > 1e-6:
         raise SpecError(
             f"{where}.domain_shares",
             f"shares that sum to {sum(shares.values()):.6g}",
-            "shares from 0 to 1 whose sum is 1",
+            "shares that sum to 1",
             "change the shares",
         )
 

@@ -85,6 +85,41 @@ def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_documen
         assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
 
 
+@given(
+    lengths=st.lists(st.integers(1, 3000), min_size=6, max_size=30),
+    budget=st.integers(1, 50_000),
+    web=st.integers(0, 100),
+    long_share=st.none() | st.sampled_from([0.0, 0.34, 1.0]),
+)
+def test_given_shares_of_domains_and_of_long_documents_are_met_to_the_token(
+    lengths, budget, web, long_share
+):
+    sizes = np.array([10, 10, 10, 2000, 2000, 2000, *lengths])  # each domain has both lengths
+    domains = np.arange(len(sizes)) % 3
+    shares = {"web": web / 100, "code": 1 - web / 100}
+    mix = Upsampling(long_document_tokens=1000, long_share=long_share, domain_shares=shares)
+    drawn = draw_documents(domains, sizes, NAMES, budget=budget, upsampling=mix, seed=0)
+    is_long = sizes[drawn.documents] >= 1000
+    assert drawn.tokens.sum() == budget
+    for name, entry in zip(NAMES, drawn.statistics, strict=True):
+        assert abs(entry["drawn_tokens"] - shares.get(name, 0) * budget) < 1
+        if long_share is not None:
+            wanted = long_share * entry["drawn_tokens"]
+            assert abs(entry["drawn_long_tokens"] - wanted) < 1
+    assert (drawn.tokens < sizes[drawn.documents]).sum() <= 2 * (1 + (long_share is not None))
+    assert (
+        entry["drawn_long_tokens"] == drawn.tokens[is_long & (domains[drawn.documents] == 2)].sum()
+    )
+
+
+def test_a_share_without_text_is_refused():
+    mix = Upsampling(long_document_tokens=1000, long_share=0.5)
+    with pytest.raises(DataError, match="no long documents of books in the training split"):
+        draw_documents(
+            np.array([0, 0, 1]), np.array([2000, 5, 500]), NAMES, budget=900, upsampling=mix, seed=0
+        )
+
+
 def test_a_small_corpus_is_gone_through_again_in_a_new_order():
     lengths = np.full(50, 2000)
     drawn = draw(np.zeros(50, dtype=np.int64), lengths, 250 * 2000)
