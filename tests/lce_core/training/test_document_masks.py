@@ -1,7 +1,9 @@
 """Packed rows with document masks against their documents, each passed alone through the same model
 without masks, in float64; the kernels against a dense softmax under a block-diagonal mask."""
 
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,12 @@ from transformers import LlamaForCausalLM
 
 from lce_core.attention import causal
 from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
+from lce_core.corpora import Corpus, Document, Split
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.training.assembly import LossModel
-from tests.lce_core.data.test_packing import Given, pack
 from tests.support.architectures import (
     OWN,
     SLIDING,
@@ -31,7 +33,7 @@ from tests.support.architectures import (
 )
 from tests.support.extended_models import method, over_bases
 from tests.support.folder_models import saved
-from tests.support.training_jobs import BASE, job_maker, log, run_alone, save_base
+from tests.support.training_jobs import job_maker, log, packed_rows, run_alone, save_base
 
 BOUNDS = torch.tensor([0, 9, 10, 47, 64, 70, 128], dtype=torch.int32)
 """Documents of two rows of 64 tokens, one of them a single token."""
@@ -111,15 +113,23 @@ def test_positions_may_run_on_unless_they_are_rounded_or_skip(positions, equal):
     assert torch.allclose(found, expected, rtol=1e-10, atol=0) is equal
 
 
+class Notes(Corpus):
+    """Documents shorter and longer than a row."""
+
+    def domains(self) -> tuple[str, ...]:
+        return ("notes",)
+
+    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
+        for number in range(60):
+            yield Document(f"{split}-{number}", "notes", f"{split} " * (1 + number * 7 % 20))
+
+
 @pytest.mark.parametrize("masks", ["run_on", "restart"])
 def test_a_training_step_has_the_loss_and_gradient_of_the_documents_alone(masks, tmp_path):
     """The reference reads the files of the rows and passes each document through stock Llama."""
-    rng = np.random.default_rng(5)
-    texts = tuple(("a", "word " * int(count)) for count in rng.integers(1, 20, size=60))
     rows, base = tmp_path / "rows", tmp_path / "base"
     rows.mkdir()
-    corpus = Given(texts=texts, names=("a",))
-    pack(corpus, rows, model=BASE, packing="best_fit", row_length=64, num_rows=20)
+    packed_rows(rows, Notes(), packing="best_fit")
     make = job_maker(rows, tmp_path)
     job = make(
         {"document_masks": masks, "tokens_per_step": 20 * 64},
