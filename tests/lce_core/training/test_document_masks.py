@@ -124,8 +124,10 @@ class Notes(Corpus):
             yield Document(f"{split}-{number}", "notes", f"{split} " * (1 + number * 7 % 20))
 
 
-@pytest.mark.parametrize("masks", ["run_on", "restart"])
-def test_a_training_step_has_the_loss_and_gradient_of_the_documents_alone(masks, tmp_path):
+@pytest.mark.parametrize(
+    ("masks", "kept"), [("run_on", "none"), ("restart", "attention"), ("restart", "full")]
+)
+def test_a_training_step_has_the_loss_and_gradient_of_the_documents_alone(masks, kept, tmp_path):
     """The reference reads the files of the rows and passes each document through stock Llama."""
     rows, base = tmp_path / "rows", tmp_path / "base"
     rows.mkdir()
@@ -138,6 +140,7 @@ def test_a_training_step_has_the_loss_and_gradient_of_the_documents_alone(masks,
         from_scratch=False,
         num_steps=1,
         micro_batch_tokens=3 * 64,
+        gradient_checkpointing=kept,
     )
     run_alone(job)
     model: Any = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32)
