@@ -438,7 +438,7 @@ class StudySpec(BaseModel):
                 "another seed, so that no value is chosen on a reported run",
                 "choose another `seed` in `tune`",
             )
-        _known_domains(tune.domains, self.corpus.domains())
+        _known_domains("tune.domains", tune.domains, self.corpus.domains())
         window = max(self.target_of(variant) for variant in self.methods if variant.at_best)
         if self.validation_tokens < window:
             raise SpecError(
@@ -633,12 +633,12 @@ def _missing_value(key: str, variant: MethodEntry) -> SpecError:
     )
 
 
-def _known_domains(given: Sequence[str], known: Sequence[str]) -> None:
-    _refuse_repeats("tune.domains", given)
+def _known_domains(where: str, given: Sequence[str], known: Sequence[str]) -> None:
+    _refuse_repeats(where, given)
     for domain in given:
         if domain not in known:
             raise SpecError(
-                "tune.domains", repr(domain), "domains of the corpus", did_you_mean(domain, known)
+                where, repr(domain), "domains of the corpus", did_you_mean(domain, known)
             )
 
 
@@ -650,21 +650,13 @@ def _check_shares(where: str, upsampling: Upsampling, known: Sequence[str]) -> N
             "one of the two keys",
             "remove `short_keep_rate` or `long_share`",
         )
-    shares = upsampling.domain_shares
-    for domain in shares or {}:
-        if domain not in known:
-            raise SpecError(
-                f"{where}.domain_shares",
-                repr(domain),
-                "domains of the corpus",
-                did_you_mean(domain, known),
-            )
-    if shares is not None and abs(sum(shares.values()) - 1) > 1e-6:
+    if (shares := upsampling.domain_shares) is None:
+        return
+    place, total = f"{where}.domain_shares", sum(shares.values())
+    _known_domains(place, [*shares], known)
+    if abs(total - 1) > 1e-6:
         raise SpecError(
-            f"{where}.domain_shares",
-            f"shares that sum to {sum(shares.values()):.6g}",
-            "shares that sum to 1",
-            "change the shares",
+            place, f"shares that sum to {total:.6g}", "shares that sum to 1", "change the shares"
         )
 
 
