@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -74,11 +75,13 @@ def attend_documents(
     # Autocast leaves rotated queries and keys in float32.
     states = query.to(value.dtype), key.to(value.dtype), value
     if backend(value.device, value.dtype) != "torch_flash":
-        return in_documents(states, bounds, lambda *own: attend_square(*own, scaling))
+        return in_documents(states, bounds, partial(attend_square, scaling=scaling))
     batch, length = len(query), query.shape[2]
-    joined = (one.transpose(1, 2).flatten(0, 1) for one in states)
-    output = attend_packed(*joined, scaling, bounds, length)
-    return output.unflatten(0, (batch, length)).transpose(1, 2)
+    query, key, value = (one.transpose(1, 2).flatten(0, 1) for one in states)
+    rows: torch.Tensor = attend_packed(query, key, value, scaling, bounds, length).unflatten(
+        0, (batch, length)
+    )
+    return rows.transpose(1, 2)
 
 
 def in_documents(
@@ -94,8 +97,8 @@ def in_documents(
         own = slice(first, first + stop - start)
         query, key, value = (one[row : row + 1, :, own] for one in states)
         outputs.append(attend(query, key, value))
-    joined = torch.cat(outputs, dim=2).unflatten(2, (batch, length))
-    return joined[0].transpose(0, 1)
+    rows: torch.Tensor = torch.cat(outputs, dim=2)[0].unflatten(1, (batch, length))
+    return rows.transpose(0, 1)
 
 
 def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spread", "sdpa"]:

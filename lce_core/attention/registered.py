@@ -78,8 +78,9 @@ def _attention(
     place = held, module.layer_idx, s_aux
     if (bounds := getattr(module, "lce_documents", None)) is not None:
 
-        def attend(*own: torch.Tensor) -> torch.Tensor:
-            return _kernel(scheme)(scheme, AttentionInputs(*own, table, 0, scaling, *place))
+        def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+            own = AttentionInputs(query, key, value, table, 0, scaling, *place)
+            return _kernel(scheme)(scheme, own)
 
         output = in_documents((query, key, value), bounds, attend)
         return output.transpose(1, 2).contiguous(), None

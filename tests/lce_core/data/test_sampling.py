@@ -26,16 +26,6 @@ def draw(domains: np.ndarray, lengths: np.ndarray, budget: int, seed: int = 0) -
     return draw_documents(domains, lengths, NAMES, budget=budget, upsampling=MIX, seed=seed)
 
 
-def test_a_draw_has_the_corpus_shares_of_domains_to_the_token():
-    domains, lengths = corpus()
-    budget = int(lengths.sum() // 5)
-    drawn = draw(domains, lengths, budget)
-    for domain in range(3):
-        share = lengths[domains == domain].sum() / lengths.sum()
-        tokens = drawn.tokens[domains[drawn.documents] == domain].sum()
-        assert abs(tokens - share * budget) < 1
-
-
 def test_long_documents_are_always_kept_and_short_ones_at_the_rate():
     domains, lengths = corpus()
     drawn = draw(domains, lengths, int(lengths.sum() // 5))
@@ -101,15 +91,12 @@ def test_given_shares_of_domains_and_of_long_documents_are_met_to_the_token(
     drawn = draw_documents(domains, sizes, NAMES, budget=budget, upsampling=mix, seed=0)
     is_long = sizes[drawn.documents] >= 1000
     assert drawn.tokens.sum() == budget
-    for name, entry in zip(NAMES, drawn.statistics, strict=True):
-        assert abs(entry["drawn_tokens"] - shares.get(name, 0) * budget) < 1
+    for domain, name in enumerate(NAMES):
+        own = domains[drawn.documents] == domain
+        tokens = drawn.tokens[own].sum()
+        assert abs(tokens - shares.get(name, 0) * budget) < 1
         if long_share is not None:
-            wanted = long_share * entry["drawn_tokens"]
-            assert abs(entry["drawn_long_tokens"] - wanted) < 1
-    assert (drawn.tokens < sizes[drawn.documents]).sum() <= 2 * (1 + (long_share is not None))
-    assert (
-        entry["drawn_long_tokens"] == drawn.tokens[is_long & (domains[drawn.documents] == 2)].sum()
-    )
+            assert abs(drawn.tokens[own & is_long].sum() - long_share * tokens) < 1
 
 
 def test_a_share_without_text_is_refused():
