@@ -6,7 +6,7 @@ This module imports nothing else of the package, so that every other package can
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -25,6 +25,8 @@ their products are rounded, as LCEG's code did for PI and LongLoRA."""
 TrainPositions = Literal["exact", "bf16", "bf16_angles", "pose"]
 """Positions that training uses: `Positions`, or pose: exact positions that skip once in each row,
 so that short rows train all distances of the target context (PoSE)."""
+Packing = Literal["concatenated", "best_fit"]
+DocumentMasks = Literal["none", "run_on", "restart"]
 
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -83,6 +85,14 @@ class Training(Section):
     """Random number generator of the stochastic rounding; philox whenever states may be bf16."""
     kernel: Kernel = "auto"
     """Family of attention kernels: auto, sdpa, flash or flash3."""
+    packing: Packing = "concatenated"
+    """How documents become training rows. concatenated: they are joined, and the result is cut into
+    rows. best_fit: each row holds whole documents and is padded; only documents longer than a row
+    are cut."""
+    document_masks: DocumentMasks = "none"
+    """Whether a token sees earlier documents of its training row. none: it does, and positions run
+    on. run_on: it sees only its own document, and positions run on. restart: it sees only its own
+    document, whose positions begin at 0."""
 
     @model_validator(mode="before")
     @classmethod
@@ -96,15 +106,22 @@ class Training(Section):
 
 
 class Upsampling(Section):
-    """Sampling of training text that keeps long documents and drops most short ones.
+    """Sampling of training text by domain and by length of the documents.
 
-    "Per-source length upsampling" of Fu et al. 2024, as LCEG uses it (section 4).
+    By default "per-source length upsampling" of Fu et al. 2024, as LCEG uses it (section 4): long
+    documents are kept, and most short ones are dropped.
     """
 
     long_document_tokens: int = Field(default=4096, gt=0)
-    """Documents with at least this many tokens are always kept."""
+    """Documents with at least this many tokens are long. They are always kept."""
     short_keep_rate: float = Field(default=0.1, gt=0, le=1)
-    """Probability of keeping a shorter document. Each domain keeps its share of the tokens."""
+    """Probability of keeping a shorter document."""
+    long_share: float | None = Field(default=None, ge=0, le=1)
+    """Share of each domain's tokens from long documents, such as 0.34; short documents give the
+    rest. By default it follows from `short_keep_rate`, which has no effect beside this key."""
+    domain_shares: Mapping[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    """Share of the tokens from each domain, such as {code: 0.3, prose: 0.7}. Other domains give
+    none. By default each domain keeps its share of the corpus."""
 
 
 class Inference(Section):

@@ -120,6 +120,7 @@ class Runner:
             row_length=spec.row_length,
             num_rows=spec.num_rows,
             upsampling=spec.upsampling,
+            packing=spec.packing,
             seed=spec.seed,
             folders=self._execution.data_folders,
             out=attempt.out,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import HALF, attend_causal, attend_window, backend
+from lce_core.attention.flash import HALF, attend_causal, attend_packed, attend_window, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
@@ -56,6 +59,46 @@ def attend_square(
     return scaled_dot_product_attention(
         query, key, value, is_causal=True, scale=scaling, enable_gqa=shared
     )
+
+
+def attend_documents(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    bounds: torch.Tensor,
+) -> torch.Tensor:
+    """Return causal attention (batch, heads, tokens, head_dim) within documents; differentiable.
+
+    `bounds` is `PackedRows.document_bounds` of the batch. No (queries, keys) mask exists.
+    """
+    # Autocast leaves rotated queries and keys in float32.
+    states = query.to(value.dtype), key.to(value.dtype), value
+    if backend(value.device, value.dtype) != "torch_flash":
+        return in_documents(states, bounds, partial(attend_square, scaling=scaling))
+    batch, length = len(query), query.shape[2]
+    query, key, value = (one.transpose(1, 2).flatten(0, 1) for one in states)
+    rows: torch.Tensor = attend_packed(query, key, value, scaling, bounds, length).unflatten(
+        0, (batch, length)
+    )
+    return rows.transpose(1, 2)
+
+
+def in_documents(
+    states: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    bounds: torch.Tensor,
+    attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """Call `attend` with queries, keys and values of one document after another."""
+    batch, length = len(states[0]), states[0].shape[2]
+    outputs = []
+    for start, stop in pairwise(bounds.tolist()):
+        row, first = divmod(start, length)
+        own = slice(first, first + stop - start)
+        query, key, value = (one[row : row + 1, :, own] for one in states)
+        outputs.append(attend(query, key, value))
+    rows: torch.Tensor = torch.cat(outputs, dim=2)[0].unflatten(1, (batch, length))
+    return rows.transpose(0, 1)
 
 
 def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spread", "sdpa"]:

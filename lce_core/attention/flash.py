@@ -103,6 +103,35 @@ def attend_window(
     return _window_by_blocks(query, key, value, scaling, window)
 
 
+def attend_packed(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    bounds: torch.Tensor,
+    longest: int,
+) -> torch.Tensor:
+    """Return causal attention within documents, by CUDA's flash kernel; differentiable.
+
+    Tensors are (tokens, heads, head_dim). `bounds` (documents + 1,) int32 has the start of each
+    document and the end of the last one; no document has more than `longest` tokens.
+    """
+    output = varlen.varlen_attn(
+        query,
+        key,
+        value,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(-1, 0),
+        **_SHARED_KEYS,
+    )
+    assert isinstance(output, torch.Tensor), "no log-sum-exp was requested"
+    return output
+
+
 def _window_by_blocks(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:

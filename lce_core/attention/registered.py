@@ -17,7 +17,8 @@ from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import AttentionScheme
 from lce_core.attention.cache import PreallocatedLayer
-from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.causal import in_documents
+from lce_core.attention.inputs import AttentionInputs, refuse_dropout
 from lce_core.attention.token_graphs import over_caches
 from lce_core.errors import SpecError
 
@@ -47,7 +48,8 @@ def _attention(
     """Run the attention scheme that the module stores as `lce_scheme`; transformers calls this.
 
     Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
-    `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks.
+    `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks. If
+    the module stores `lce_documents`, each document of packed rows attends like a text of its own.
     """
     scheme, table = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
@@ -58,13 +60,7 @@ def _attention(
             "no 4-D mask, because attention schemes compute their own masks",
             "call the model without attention_mask",
         )
-    if dropout:
-        raise SpecError(
-            "attention dropout",
-            dropout,
-            "0, because attention schemes have no dropout",
-            'set "attention_dropout": 0 in the model\'s config.json',
-        )
+    refuse_dropout(dropout)
     if query.requires_grad and not scheme.differentiable:
         raise SpecError(
             type(scheme).__name__,
@@ -80,6 +76,14 @@ def _attention(
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
     place = held, module.layer_idx, s_aux
+    if (bounds := getattr(module, "lce_documents", None)) is not None:
+
+        def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+            own = AttentionInputs(query, key, value, table, 0, scaling, *place)
+            return _kernel(scheme)(scheme, own)
+
+        output = in_documents((query, key, value), bounds, attend)
+        return output.transpose(1, 2).contiguous(), None
     inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:

@@ -20,8 +20,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lce_core.attention.cache import PreallocatedLayer
-from lce_core.attention.causal import attend_square, kernel_for
+from lce_core.attention.causal import attend_documents, attend_square, kernel_for
 from lce_core.attention.flash import backend
+from lce_core.attention.inputs import refuse_dropout
 from lce_core.attention.token_graphs import over_caches
 
 STOCK = "lce_sdpa"
@@ -42,6 +43,10 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
+    if (bounds := getattr(module, "lce_documents", None)) is not None:
+        refuse_dropout(kwargs.get("dropout", 0.0))
+        output = attend_documents(query, key, value, scaling, bounds)
+        return output.transpose(1, 2), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is None and kernel_for(query, key) != "sdpa":
@@ -77,7 +82,7 @@ def _with_package(
     """
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
-    if attention_mask is not None:
+    if attention_mask is not None or getattr(module, "lce_documents", None) is not None:
         return _attention(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     return attend_package(query, key, value, scaling), None
 

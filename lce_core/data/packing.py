@@ -1,13 +1,13 @@
 """Pack tokens for training: rows of one length in memory-mapped files.
 
 `lce_core.data.sampling` draws the documents. Each starts with the token that `separator_of`
-returns, if any. The documents are joined, and the result is cut into rows. As in LCEG's training,
-tokens attend to other documents of their row (there is no document mask), and positions continue
-from one document to the next. Rows are memory-mapped, so memory does not grow with the data.
+returns, if any. As in LCEG's training, the documents are joined, and the result is cut into rows;
+or `lce_core.data.best_fit` places whole documents, and rows are padded. Rows are memory-mapped, so
+memory does not grow with the data.
 
-A folder of rows contains rows.bin, weights.bin (if the model weights the loss of its tokens),
-order.parquet with the start of each document, documents.parquet with their names (missing if the
-corpus has token shards, which name the documents), and manifest.json.
+A folder of rows contains rows.bin, weights.bin (if tokens differ in loss weight), order.parquet
+with the start of each document, documents.parquet with their names (missing if the corpus has token
+shards, which name the documents), and manifest.json.
 
 Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
 """
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
+from lce_core.data.best_fit import Pieces, fit_pieces
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.pool import listings, token_pool
 from lce_core.data.sampling import Draw, draw_documents
@@ -35,10 +37,13 @@ from lce_core.data.tokenised import TokenArray, TokenPool, separator_of, token_d
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
 from lce_core.progress import Report
-from lce_core.recipe import Upsampling
+from lce_core.recipe import Packing, Upsampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+Block = tuple[NDArray[np.uint32], NDArray[np.uint8]]
+"""Tokens and loss weights of successive rows, (rows, row_length) each."""
 
 BLOCK_TOKENS = 1 << 20
 """Tokens packed at a time. A change of this number changes the rows of models that insert tokens,
@@ -53,6 +58,7 @@ class PackedRows:
     """Training rows (token sequences of one length) in memory-mapped files."""
 
     row_length: int
+    _folder: Path
     _tokens: TokenArray
     _weights: NDArray[np.uint8] | None
 
@@ -65,7 +71,7 @@ class PackedRows:
         weights = None
         if manifest["weighted"]:
             weights = _map(folder / "weights.bin", np.dtype(np.uint8), shape)
-        return cls(shape[1], tokens, weights)
+        return cls(shape[1], folder, tokens, weights)
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -83,6 +89,27 @@ class PackedRows:
         weights[:, 0] = 0
         return tokens, weights
 
+    def document_bounds(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return where documents of the given rows start, as cumulative lengths (documents + 1,).
+
+        Tokens count from the first one of the first given row. Each row starts a document, and so
+        does its padding.
+        """
+        length = self.row_length
+        bounds = [np.array([len(indices) * length])]
+        for number, first in enumerate((indices * length).tolist()):
+            inside = slice(*np.searchsorted(self._starts, (first + 1, first + length)))
+            bounds += [np.array([number * length]), self._starts[inside] - first + number * length]
+        return np.sort(np.concatenate(bounds)).astype(np.int32)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        order = pq.read_table(self._folder / "order.parquet")
+        starts: NDArray[np.int64] = order["start"].to_numpy()
+        if "tokens" not in order.column_names:
+            return starts
+        return np.union1d(starts, starts + order["tokens"].to_numpy())
+
 
 def pack_rows(
     corpus: Corpus,
@@ -92,6 +119,7 @@ def pack_rows(
     row_length: int,
     num_rows: int,
     upsampling: Upsampling,
+    packing: Packing = "concatenated",
     seed: int,
     folders: Mapping[str, Path],
     out: Path,
@@ -100,11 +128,12 @@ def pack_rows(
 ) -> dict[str, Any]:
     """Draw documents of the training split and pack them into `num_rows` rows in `out`.
 
+    Best-fit packing leaves out as many of the drawn tokens as it pads.
+
     The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`.
 
     Args:
       num_rows: number of rows; a corpus with too little text is used several times.
-      upsampling: how strongly long documents are preferred.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} while text is
         tokenised, then with {"stage", "done", "total", "tokens_per_second"}, where "done" and
         "total" count rows.
@@ -128,11 +157,23 @@ def pack_rows(
             upsampling=upsampling,
             seed=seed,
         )
-        _write_order(draw, out / "order.parquet")
-        blocks = _cut(pool, draw, row_length)
-        files = _write_rows(
-            blocks, num_rows, base_model, seed, token_dtype(vocabulary), out, report
-        )
+        padding = separator_of(tokenizer) or 0
+        order = {"document": draw.documents, "pass": draw.passes}
+        facts: dict[str, Any] = {"domains": draw.statistics}
+        if packing == "best_fit":
+            pieces = fit_pieces(draw, row_length, num_rows)
+            order = {name: column[pieces.drawn] for name, column in order.items()}
+            order |= {"offset": pieces.offsets, "start": pieces.starts, "tokens": pieces.tokens}
+            facts = _best_fit_facts(draw, pieces, pool.domains[order["document"]], row_length)
+            rows = _filled(pool, draw, pieces, base_model, seed, (num_rows, row_length), padding)
+            is_weighted = True
+        else:
+            order["start"] = np.cumsum(draw.tokens) - draw.tokens
+            rows = _prepared(_cut(pool, draw, row_length), base_model, seed)
+            is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
+        pq.write_table(pa.table(order), out / "order.parquet")
+        names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
+        files = _write_rows(rows, num_rows, names, token_dtype(vocabulary), out, report)
     manifest: dict[str, Any] = {
         "row_length": row_length,
         "num_rows": num_rows,
@@ -140,10 +181,10 @@ def pack_rows(
         "dtype": token_dtype(vocabulary).name,
         "weighted": "weights.bin" in files,
         "seed": seed,
-        "upsampling": upsampling.model_dump(mode="json"),
+        "upsampling": upsampling.model_dump(mode="json", exclude_none=True),
         "separator": separator_of(tokenizer),
         "drawn_documents": len(draw.documents),
-        "domains": draw.statistics,
+        **facts,
         "sha256": files | file_digests(out, *listings(out)),
     }
     if pool.num_copies:
@@ -169,26 +210,73 @@ def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.ui
                 block, filled = np.empty(min(block_tokens, left), dtype=np.uint32), 0
 
 
-def _write_rows(
-    blocks: Iterator[NDArray[np.uint32]],
-    num_rows: int,
+def _prepared(
+    blocks: Iterator[NDArray[np.uint32]], base_model: LanguageModel, seed: int
+) -> Iterator[Block]:
+    for number, block in enumerate(blocks):
+        rng = np.random.default_rng([seed, _PREPARATION, number])
+        yield base_model.prepare_rows(block, rng)
+
+
+def _filled(
+    pool: TokenPool,
+    draw: Draw,
+    pieces: Pieces,
     base_model: LanguageModel,
     seed: int,
+    shape: tuple[int, int],
+    padding: int,
+) -> Iterator[Block]:
+    """Yield rows of pieces, each of which the model prepares like a row of its own."""
+    num_rows, row_length = shape
+    together = max(1, BLOCK_TOKENS // row_length)
+    for first in range(0, num_rows, together):
+        start, stop = (row * row_length for row in (first, min(first + together, num_rows)))
+        tokens = np.full(stop - start, padding, dtype=np.uint32)
+        weights = np.zeros(stop - start, dtype=np.uint8)
+        for piece in range(*np.searchsorted(pieces.starts, (start, stop))):
+            offset, number = int(pieces.offsets[piece]), int(pieces.tokens[piece])
+            document = pool.document(int(draw.documents[pieces.drawn[piece]]))
+            text = document[offset : offset + number].astype(np.uint32)
+            rng = np.random.default_rng([seed, _PREPARATION, piece])
+            begin = int(pieces.starts[piece]) - start
+            place = slice(begin, begin + number)
+            rows, own = base_model.prepare_rows(text[None], rng)
+            tokens[place], weights[place] = rows[0], own[0]
+        yield tokens.reshape(-1, row_length), weights.reshape(-1, row_length)
+
+
+def _best_fit_facts(
+    draw: Draw, pieces: Pieces, domains: NDArray[np.int64], row_length: int
+) -> dict[str, Any]:
+    """Return what best-fit packing did; `domains` has the domain of each piece."""
+    packed = np.bincount(domains, pieces.tokens, minlength=len(draw.statistics)).astype(int)
+    return {
+        "packing": "best_fit",
+        "padding_tokens": int(draw.tokens.sum() - pieces.tokens.sum()),
+        "cut_documents": int((draw.tokens > row_length).sum()),
+        "domains": [
+            {**entry, "packed_tokens": tokens}
+            for entry, tokens in zip(draw.statistics, packed.tolist(), strict=True)
+        ],
+    }
+
+
+def _write_rows(
+    blocks: Iterator[Block],
+    num_rows: int,
+    names: tuple[str, ...],
     dtype: np.dtype[Any],
     out: Path,
     report: Report,
 ) -> dict[str, str]:
-    """Write rows.bin and, if the model weights its loss, weights.bin; return their sha256."""
-    is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
-    names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
+    """Write rows.bin and, if `names` has it, weights.bin; return their sha256."""
     digests = {name: hashlib.sha256() for name in names}
     done, began = 0, time.monotonic()
     with ExitStack() as stack:
         # No memory map: on a full disk a write raises an error, and a memory map kills the process.
         files = {name: stack.enter_context((out / name).open("wb")) for name in names}
-        for number, block in enumerate(blocks):
-            rng = np.random.default_rng([seed, _PREPARATION, number])
-            rows, weights = base_model.prepare_rows(block, rng)
+        for rows, weights in blocks:
             for name, array in zip(names, (rows.astype(dtype), weights), strict=False):
                 data = array.tobytes()
                 digests[name].update(data)
@@ -198,13 +286,6 @@ def _write_rows(
             event = {"stage": "packing", "done": done, "total": num_rows}
             report({**event, "tokens_per_second": speed})
     return {name: digest.hexdigest() for name, digest in digests.items()}
-
-
-def _write_order(draw: Draw, file: Path) -> None:
-    """Write order.parquet: each drawn document, its pass, and its first token in all rows."""
-    starts = np.cumsum(draw.tokens) - draw.tokens
-    columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
-    pq.write_table(pa.table(columns), file)
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:

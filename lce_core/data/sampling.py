@@ -8,6 +8,10 @@ interleaved evenly, so the first part of the order has the same fractions, as ne
 documents allow. The draw needs only the domain and length of each document, and a seed. A domain
 that is too small is drawn again, in a new order.
 
+A study can set the shares of the domains, and the share of long documents within each domain. Long
+and short documents are then drawn like two domains. OLMo 3 extended its context with 34 % of long
+documents (arXiv:2512.13961).
+
 Source: Fu et al. 2024, arXiv:2402.10171, section 3; LCEG, arXiv:2409.12181, appendix 9.3. Unlike
 there, lengths are counted in tokens instead of estimated from characters, and the domains' shares
 are those of the corpus.
@@ -15,6 +19,7 @@ are those of the corpus.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,12 +54,14 @@ def draw_documents(
     upsampling: Upsampling,
     seed: int,
 ) -> Draw:
-    """Draw documents with `budget` tokens; each domain keeps its share of the corpus's tokens.
+    """Draw documents with `budget` tokens, in the shares of `upsampling` to the token.
 
     Args:
       domains: index into `names` for each document (documents,).
       lengths: tokens of each document (documents,), separators included.
-      upsampling: length from which documents are always kept, and probability of keeping others.
+
+    Raises:
+      DataError: if the corpus has no text, or none for one of the shares.
     """
     total = int(lengths.sum())
     if total == 0:
@@ -66,11 +73,20 @@ def draw_documents(
         )
     in_domain = [domains == domain for domain in range(len(names))]
     available = [int(lengths[there].sum()) for there in in_domain]
+    is_long = lengths >= upsampling.long_document_tokens
+    keep_rate = upsampling.short_keep_rate if upsampling.long_share is None else 1.0
     chosen, taken, passes, order_keys = [], [], [], []
-    for domain, wanted in enumerate(_shares(available, budget)):
-        members = np.flatnonzero(in_domain[domain] & (lengths > 0))
-        rng = np.random.default_rng([seed, domain])
-        picked, picked_pass = _fill(members, lengths, wanted, upsampling, rng)
+    for part in _parts(in_domain, is_long, names, available, budget, upsampling):
+        members = np.flatnonzero(part.there & (lengths > 0))
+        wanted, rng = part.tokens, np.random.default_rng([seed, *part.number])
+        if wanted and not members.size:
+            raise DataError(
+                "corpus",
+                f"no {part.name} in the training split",
+                f"text for {wanted:,} tokens of them",
+                "change `long_share`, `long_document_tokens` or `domain_shares` in `upsampling`",
+            )
+        picked, picked_pass = _fill(members, lengths, wanted, is_long, keep_rate, rng)
         ends = np.minimum(np.cumsum(lengths[picked], dtype=np.int64), wanted)
         tokens = np.diff(ends, prepend=0)
         chosen.append(picked)
@@ -79,8 +95,9 @@ def draw_documents(
         # The position of a document's middle within its domain, from 0 to 1.
         order_keys.append((ends - tokens / 2) / max(wanted, 1))
     order = np.argsort(np.concatenate(order_keys), kind="stable")
-    documents, tokens, drawn_in = (np.concatenate(part)[order] for part in (chosen, taken, passes))
-    is_long = lengths >= upsampling.long_document_tokens
+    documents, tokens, drawn_in = (
+        np.concatenate(of_parts)[order] for of_parts in (chosen, taken, passes)
+    )
     statistics = []
     for domain, name in enumerate(names):
         there, drawn = in_domain[domain], domains[documents] == domain
@@ -102,12 +119,50 @@ def draw_documents(
     return Draw(documents, tokens, drawn_in, statistics)
 
 
-def _shares(available: list[int], budget: int) -> list[int]:
-    total = sum(available)
-    shares = [budget * tokens // total for tokens in available]
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Documents that give a fixed number of tokens: a domain, or its long or short documents."""
+
+    name: str
+    there: NDArray[np.bool_]
+    """True for the documents of this part (documents,)."""
+    tokens: int
+    number: tuple[int, ...]
+    """Part of the seed of its draw."""
+
+
+def _parts(
+    in_domain: list[NDArray[np.bool_]],
+    is_long: NDArray[np.bool_],
+    names: tuple[str, ...],
+    available: list[int],
+    budget: int,
+    upsampling: Upsampling,
+) -> Iterator[_Part]:
+    weights = available
+    if (given := upsampling.domain_shares) is not None:
+        weights = _whole([given.get(name, 0.0) for name in names])
+    for domain, tokens in enumerate(_shares(weights, budget)):
+        name, there = f"documents of {names[domain]}", in_domain[domain]
+        if upsampling.long_share is None:
+            yield _Part(name, there, tokens, (domain,))
+            continue
+        halves = _shares(_whole([upsampling.long_share, 1 - upsampling.long_share]), tokens)
+        yield _Part(f"long {name}", there & is_long, halves[0], (domain, 1))
+        yield _Part(f"short {name}", there & ~is_long, halves[1], (domain, 2))
+
+
+def _whole(shares: list[float]) -> list[int]:
+    # Decimal fractions of a study file, as exact numbers.
+    return [round(share * 10**9) for share in shares]
+
+
+def _shares(weights: list[int], budget: int) -> list[int]:
+    total = sum(weights)
+    shares = [budget * weight // total for weight in weights]
     # The largest remainders are rounded up.
-    remainders = [budget * tokens % total for tokens in available]
-    by_remainder = sorted(range(len(available)), key=lambda domain: -remainders[domain])
+    remainders = [budget * weight % total for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda domain: -remainders[domain])
     for domain in by_remainder[: budget - sum(shares)]:
         shares[domain] += 1
     return shares
@@ -117,7 +172,8 @@ def _fill(
     members: NDArray[np.int64],
     lengths: NDArray[np.integer[Any]],
     wanted: int,
-    upsampling: Upsampling,
+    is_long: NDArray[np.bool_],
+    keep_rate: float,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     parts: list[NDArray[np.int64]] = []
@@ -125,8 +181,7 @@ def _fill(
     tokens = 0
     while tokens < wanted and members.size:
         shuffled = rng.permutation(members)
-        is_long = lengths[shuffled] >= upsampling.long_document_tokens
-        kept = shuffled[is_long | (rng.random(shuffled.size) < upsampling.short_keep_rate)]
+        kept = shuffled[is_long[shuffled] | (rng.random(shuffled.size) < keep_rate)]
         if not kept.size:
             # Keep one document, or a few short documents with a small keep rate could loop forever.
             kept = shuffled[:1]

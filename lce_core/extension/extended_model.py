@@ -162,8 +162,25 @@ class ExtendedModel:
     def replayed_tokens(self) -> int:
         return self._graphs.replayed_tokens if self._graphs else 0
 
-    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Draw the rows' positions in the next forward pass, if random; one seed per row."""
+    def begin_rows(
+        self,
+        seeds: NDArray[np.uint64],
+        bounds: torch.Tensor | None = None,
+        positions: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Prepare the next forward pass, over training rows with these seeds.
+
+        Args:
+          bounds: `PackedRows.document_bounds`, if tokens see only their own document.
+          positions: (rows, tokens); None draws them if they are random. Attention schemes ignore
+            them, and count from the start of each document if there are bounds.
+        """
+        decoder: Any = self.model.model
+        for module in decoder.layers:
+            module.self_attn.lce_documents = bounds
+        if positions is not None:
+            self._rotary.begin_rows(seeds, positions)
+            return
         drawn = [self._row_positions(int(seed)) for seed in seeds]
         rows = [positions for positions in drawn if positions is not None]
         self._rotary.begin_rows(seeds, np.stack(rows) if rows else None)

@@ -17,7 +17,7 @@ from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellData, Kind
 from lce_core.corpora import StreamedCorpus
-from lce_core.errors import UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.methods import Method
 from lce_core.models import (
     LanguageModel,
@@ -26,7 +26,7 @@ from lce_core.models import (
     require_whole,
     weights_digest,
 )
-from lce_core.recipe import Training
+from lce_core.recipe import Training, Upsampling
 from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
@@ -445,6 +445,13 @@ class _Planner:
         if recipe is None:
             return None
         training, length = recipe.training, recipe.sequence_length
+        if training.document_masks != "none":
+            raise SpecError(
+                f"{self._model.plugin_name}.pretraining",
+                f"document_masks: {training.document_masks}",
+                "none, because only the training of methods masks documents",
+                "remove `document_masks` from the base model's pretraining",
+            )
         [num_steps] = steps_for_tokens(recipe.num_tokens, (), training.tokens_per_step)
         spec = BaseSpec(
             base_model=self._model,
@@ -453,7 +460,7 @@ class _Planner:
             row_length=length,
             **self._seeds(),
         )
-        parents = {"rows": self._rows(length, num_steps, training)}
+        parents = {"rows": self._rows(length, num_steps, training, self.study.upsampling)}
         name = self._name(f"s{self.seed}")
         return self._add(self._of_text, spec, name, parents, self._training_axes(None))
 
@@ -518,7 +525,8 @@ class _Planner:
                 **self._seeds(),
                 train_positions=variant.train_positions,
             )
-            rows = self._rows(run.row_length, num_steps, training)
+            upsampling = study.upsampling_of(variant)
+            rows = self._rows(run.row_length, num_steps, training, upsampling)
             parents = {"rows": rows, "base": base, "choice": choice}
             if run.method == variant.method:
                 parents["search"] = search
@@ -612,7 +620,9 @@ class _Planner:
             return {"seed": study.seeds[0], "data_seed": self.seed}
         return {"seed": self.seed, "data_seed": study.seeds[0]}
 
-    def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
+    def _rows(
+        self, row_length: int, num_steps: int, training: Training, upsampling: Upsampling
+    ) -> Step:
         """Add the step that packs training rows."""
         seeds = self._seeds()
         seed = seeds.get("data_seed", seeds["seed"])
@@ -620,9 +630,10 @@ class _Planner:
             **self._text(),
             row_length=row_length,
             num_rows=num_steps * training.tokens_per_step // row_length,
-            upsampling=self.study.upsampling,
+            upsampling=upsampling,
             seed=seed,
             leaves_out_copies=self.study.corpus.leaves_out_copies,
+            packing=training.packing,
         )
         return self._add_text(self._of_text, spec, str(row_length), f"s{seed}")
 

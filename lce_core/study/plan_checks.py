@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lce_core.attention.schemes import FullCausal, SlidingWindow
 from lce_core.errors import SpecError
-from lce_core.methods import Method, check_local, check_sinks, own_layers
+from lce_core.methods import (
+    Method,
+    as_stock,
+    check_local,
+    check_sinks,
+    layers_of,
+    own_layers,
+)
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -31,6 +39,7 @@ def check_variant(
         raise error.within(place) from None
     if variant.tuned:
         _check_positions(base_model, variant, study, lengths, where)
+        _check_document_masks(base_model, variant, study, lengths, where)
     source = study.weights_source_of(variant)
     for key, other in (("start_from", study.start_of(variant)), ("weights_of", source)):
         if other and _adds_weights(other, base_model):
@@ -102,6 +111,60 @@ def _check_positions(
             if pose
             else "return None from training_positions, or remove the attention scheme",
         )
+
+
+def _check_document_masks(
+    base_model: LanguageModel,
+    variant: MethodEntry,
+    study: StudySpec,
+    lengths: ContextLengths,
+    where: str,
+) -> None:
+    """Refuse masks that the variant's training rows or attention cannot have."""
+    method, training = variant.method, study.training_of(variant)
+    if training.document_masks == "none":
+        return
+    restart = training.document_masks == "restart"
+    layers = layers_of(
+        method, base_model.geometry, lengths, base_model.shape.num_layers, training=True
+    )
+    own = type(method).training_positions is not Method.training_positions
+    drawn = own or variant.train_positions == "pose" or method.rotary is not None
+    moves = type(base_model).prepare_rows is not LanguageModel.prepare_rows
+    for is_so, what, expected in (
+        (
+            moves and training.packing == "concatenated",
+            f"rows in which {base_model.plugin_name} moves tokens",
+            "`packing: best_fit`, with which the model prepares each document alone",
+        ),
+        (
+            method.insertion(base_model.geometry) is not None,
+            f"{method.plugin_name}, which cuts rows to insert tokens",
+            "a method that inserts no tokens",
+        ),
+        (
+            any(not isinstance(one.scheme, FullCausal | SlidingWindow | None) for one in layers),
+            f"{method.plugin_name}, whose attention depends on the length of a row",
+            "a method that trains with full attention or a sliding window",
+        ),
+        (
+            restart and drawn,
+            f"{method.plugin_name}, whose training draws positions for whole rows",
+            "`document_masks: run_on`",
+        ),
+        (
+            not restart and not (base_model.local is None and as_stock(layers)),
+            f"{method.plugin_name}, whose attention counts positions itself",
+            "`document_masks: restart`",
+        ),
+    ):
+        if is_so:
+            raise SpecError(
+                f"{where}: training.document_masks ({base_model.known_as})",
+                f"{training.document_masks} for {what}",
+                f"{expected}, or `document_masks: none`",
+                "change `training` of the study or of this entry",
+            )
 
 
 def _adds_weights(variant: MethodEntry, base_model: LanguageModel) -> bool:

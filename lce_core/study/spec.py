@@ -34,7 +34,7 @@ from lce_core.study.expectation import (
 from lce_core.study.tuning import Tune, changed
 from lce_core.study.variants import variant_name
 
-_OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
+_OF_TRAINING = ("train_length", "train_tokens", "training", "upsampling", "start_from")
 MAX_NAME = 100
 """File and folder names are made from the study's name."""
 MAX_LABEL = 64
@@ -81,6 +81,9 @@ class MethodEntry(Section):
     training: Training | None = None
     """Training settings (optimizer and schedule). Omitted keys default to those of the entry's
     `recipe`, or else to the study's."""
+    upsampling: Upsampling | None = None
+    """Sampling of the variant's training text, instead of the study's. Keys that are omitted here
+    have their own defaults, not the study's values."""
     start_from: str | None = None
     """Name of another tuned variant, whose weights initialise the training. Defaults to the base
     model's weights."""
@@ -270,6 +273,9 @@ class StudySpec(BaseModel):
             return training
         raise _missing_value("training", variant)
 
+    def upsampling_of(self, variant: MethodEntry) -> Upsampling:
+        return variant.upsampling or self.upsampling
+
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
         return self._tuned(variant.start_from)
 
@@ -395,6 +401,10 @@ class StudySpec(BaseModel):
                     "choose another `label`",
                 )
         _refuse_repeats("methods", [variant.name for variant in self.methods])
+        domains = self.corpus.domains()
+        _check_shares("upsampling", self.upsampling, domains)
+        for index, variant in enumerate(self.methods):
+            _check_shares(f"methods[{index}].upsampling", self.upsampling_of(variant), domains)
         return self
 
     @model_validator(mode="after")
@@ -428,7 +438,7 @@ class StudySpec(BaseModel):
                 "another seed, so that no value is chosen on a reported run",
                 "choose another `seed` in `tune`",
             )
-        _known_domains(tune.domains, self.corpus.domains())
+        _known_domains("tune.domains", tune.domains, self.corpus.domains())
         window = max(self.target_of(variant) for variant in self.methods if variant.at_best)
         if self.validation_tokens < window:
             raise SpecError(
@@ -623,13 +633,31 @@ def _missing_value(key: str, variant: MethodEntry) -> SpecError:
     )
 
 
-def _known_domains(given: Sequence[str], known: Sequence[str]) -> None:
-    _refuse_repeats("tune.domains", given)
+def _known_domains(where: str, given: Sequence[str], known: Sequence[str]) -> None:
+    _refuse_repeats(where, given)
     for domain in given:
         if domain not in known:
             raise SpecError(
-                "tune.domains", repr(domain), "domains of the corpus", did_you_mean(domain, known)
+                where, repr(domain), "domains of the corpus", did_you_mean(domain, known)
             )
+
+
+def _check_shares(where: str, upsampling: Upsampling, known: Sequence[str]) -> None:
+    if upsampling.long_share is not None and "short_keep_rate" in upsampling.model_fields_set:
+        raise SpecError(
+            f"{where}.short_keep_rate",
+            "a value beside `long_share`, which also determines how many short documents are used",
+            "one of the two keys",
+            "remove `short_keep_rate` or `long_share`",
+        )
+    if (shares := upsampling.domain_shares) is None:
+        return
+    place, total = f"{where}.domain_shares", sum(shares.values())
+    _known_domains(place, [*shares], known)
+    if abs(total - 1) > 1e-6:
+        raise SpecError(
+            place, f"shares that sum to {total:.6g}", "shares that sum to 1", "change the shares"
+        )
 
 
 def _refuse_repeats(what: str, values: Sequence[object]) -> None:

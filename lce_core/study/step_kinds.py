@@ -19,7 +19,7 @@ from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS, Method, ParameterSearch
 from lce_core.models import MODELS, LanguageModel
-from lce_core.recipe import Inference, Section, Training, TrainPositions, Upsampling
+from lce_core.recipe import Inference, Packing, Section, Training, TrainPositions, Upsampling
 from lce_core.registry import Plugin, Registry
 from lce_core.spec_errors import spec_error
 from lce_core.statistics.estimates import INTERVALS
@@ -166,6 +166,7 @@ class RowsSpec(TextSpec):
     seed: int
     leaves_out_copies: bool = False
     """`Corpus.leaves_out_copies`."""
+    packing: Packing = "concatenated"
 
 
 class HeldOutSpec(TextSpec):

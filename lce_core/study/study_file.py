@@ -151,6 +151,8 @@ def _method(entry: dict[str, Any], where: str, training: Mapping[str, Any]) -> M
         else:
             fields = {**recipe.of_entry(), **fields}
         fields["training"] = _section(changes, at, Training)
+    if "upsampling" in own:
+        fields["upsampling"] = _section(own["upsampling"], f"{where}.upsampling", Upsampling)
     return _validated(MethodEntry, {"method": method, **fields}, where)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,6 +54,17 @@ _WRITING_SHARE = 20
 _LOADING_TIMEOUT = timedelta(hours=2)
 """Longest wait for other processes outside of training steps. The main process reads 27 GB for a 7B
 model and writes as much, possibly over a slow network."""
+
+
+class _Batch(NamedTuple):
+    """Rows of one forward pass, (rows, row_length)."""
+
+    tokens: torch.Tensor
+    weights: torch.Tensor
+    bounds: torch.Tensor | None
+    """`PackedRows.document_bounds`; None if tokens see all earlier tokens of their row."""
+    positions: NDArray[np.int64] | None
+    """Positions that restart in each document; None if they run on or are drawn."""
 
 
 def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
@@ -132,9 +143,11 @@ class Trainer:
         self.model = model
         self.kernels_run: str | None = None
         """Attention kernels of the first forward pass, joined by "+"; None before it."""
+        self._masks = self.training.document_masks
         # A compiled layer also saves its weights for the backward pass, and "offload" would copy
-        # them to the host.
-        self._to_compile = parts.layers if self._compiled and job.kept != "offload" else ()
+        # them to the host. Document masks change their shape with each pass.
+        compiles = self._compiled and job.kept != "offload" and self._masks == "none"
+        self._to_compile = parts.layers if compiles else ()
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
         self.ema_tensors = self.ema.tensors if self.ema else {}
@@ -242,11 +255,11 @@ class Trainer:
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed_of_rows, step, job.rows_per_step, len(self.rows))
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
-        batches = [self._read(part) for part in mine]
+        batches = [self._read(_rows_or_dummy(part), counts=len(part) > 0) for part in mine]
         # Read all micro-batches before the first pass: the loss is a mean over the tokens of all
         # processes, so each gradient is scaled by the total weight. The first token of a row is
         # never predicted, so its weight does not count.
-        weight = self._sum(sum(float(weights[:, 1:].sum()) for _, weights in batches))[0]
+        weight = self._sum(sum(float(batch.weights[:, 1:].sum()) for batch in batches))[0]
         if not weight > 0:
             raise DataError(
                 f"{job.rows}: rows of step {step + 1}",
@@ -261,14 +274,15 @@ class Trainer:
         if self.sums:
             self.sums.begin(step)
         total = torch.zeros((), device=self.device)
-        for part, (tokens, weights) in zip(mine, batches, strict=True):
+        for part, batch in zip(mine, batches, strict=True):
             if self.extended:
-                self.extended.begin_rows(row_seeds(job.seed_of_rows, step, _rows_or_dummy(part)))
+                seeds = row_seeds(job.seed_of_rows, step, _rows_or_dummy(part))
+                self.extended.begin_rows(seeds, batch.bounds, batch.positions)
             # Tokens and weights have shape (rows, row_length). All passes but the last only
             # accumulate gradients; accumulate() delays the gradient exchange and the update until
             # the last pass.
             with accelerator.accumulate(self.module):
-                loss = self._forward(tokens, weights)
+                loss = self._forward(batch)
                 total += loss.detach()
                 accelerator.backward(loss * scale)
                 if accelerator.sync_gradients:
@@ -290,7 +304,7 @@ class Trainer:
             self.ema.update()
         return mean, norm, votes > 0
 
-    def _forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def _forward(self, batch: _Batch) -> torch.Tensor:
         """Compute the loss of a micro-batch.
 
         The first pass records which attention kernels run; a compiled layer would hide them. Layers
@@ -300,14 +314,14 @@ class Trainer:
         loss: torch.Tensor
         if self.kernels_run is None:
             with KernelWatch() as watch:
-                loss = self.module(tokens, weights)
+                loss = self.module(batch.tokens, batch.weights)
             self.kernels_run = watch.names()
         else:
             for layer in self._to_compile:
                 # All rows have one length, and passes have at most two numbers of rows.
                 layer.compile(dynamic=False)
             self._to_compile = ()
-            loss = self.module(tokens, weights)
+            loss = self.module(batch.tokens, batch.weights)
         return loss
 
     def _clip(self) -> float:
@@ -319,15 +333,27 @@ class Trainer:
         norm = self.accelerator.clip_grad_norm_(self.module.parameters(), limit)
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
-    def _read(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        tokens, weights = self.rows.read(_rows_or_dummy(rows))
+    def _read(self, rows: NDArray[np.int64], *, counts: bool) -> _Batch:
+        """Read rows; without `counts` they only take part in the exchange of gradients."""
+        tokens, weights = self.rows.read(rows)
+        bounds = positions = None
+        if self._masks != "none":
+            starts = self.rows.document_bounds(rows)
+            weights.flat[starts[:-1]] = 0  # No token of its own document precedes the first one.
+            if self._masks == "restart":
+                lengths = np.diff(starts)
+                positions = np.arange(tokens.size) - np.repeat(starts[:-1], lengths)
+                positions = positions.reshape(tokens.shape)
+            bounds = torch.from_numpy(starts).to(self.device, non_blocking=True)
         if self.extended and self.extended.inserter:
             tokens, weights = self.extended.inserter.pieces(tokens, weights)
-        if not len(rows):
+        if not counts:
             weights = np.zeros_like(weights)
-        return (
+        return _Batch(
             torch.from_numpy(tokens).to(self.device, non_blocking=True),
             torch.from_numpy(weights).to(self.device, non_blocking=True),
+            bounds,
+            positions,
         )
 
     def _prepare(self, step: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -7,6 +8,8 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
+from lce_core.models import Pretraining
+from lce_core.models.toy_llama import ToyLlama
 from lce_core.registry import Registry
 from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
@@ -46,6 +49,19 @@ for value, methods in (
 ):
     text = yaml.safe_dump({**TOY, "methods": methods})
     provokes(SpecError, value)(lambda _, text=text: compile_study(parse_study(text, "my.yaml"), {}))
+
+
+class _MaskedBase(ToyLlama):
+    def pretraining(self) -> Pretraining:
+        own = super().pretraining()
+        masked = own.training.model_copy(update={"document_masks": "restart"})
+        return replace(own, training=masked)
+
+
+@provokes(SpecError, "toy_llama.pretraining: got document_masks: restart")
+def _(_: Place) -> None:
+    toy = parse_study(yaml.safe_dump(TOY), "my.yaml")
+    compile_study(toy.model_copy(update={"base_models": (_MaskedBase(),)}), {})
 
 
 class _TheirModel(BaseModel):

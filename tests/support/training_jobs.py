@@ -43,10 +43,12 @@ class InterruptedRunError(Exception):
     """Stands for whatever ends a run in the middle."""
 
 
-def packed_rows(out: Path, row_length: int = ROW_LENGTH) -> Path:
+def packed_rows(
+    out: Path, corpus: Corpus | None = None, row_length: int = ROW_LENGTH, **how: Any
+) -> Path:
     """Pack 20 rows into an existing folder."""
     pack_rows(
-        Words(),
+        corpus or Words(),
         BASE,
         BASE.tokenizer(None),
         row_length=row_length,
@@ -56,6 +58,7 @@ def packed_rows(out: Path, row_length: int = ROW_LENGTH) -> Path:
         folders={},
         out=out,
         report=lambda done: None,
+        **how,
     )
     return out
 

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.data import packing
+from lce_core.data.best_fit import best_fit
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import PackedRows, pack_rows
 from lce_core.data.tokenised import tokenise
@@ -129,6 +130,7 @@ def test_rows_are_the_beginnings_of_documents_in_their_order(
         manifest = pack(corpus, out, tokenizer=tokenizer, row_length=row_length, num_rows=num_rows)
         tokens, weights = all_rows(out)
         order = pq.read_table(out / "order.parquet").to_pydict()
+        bounds = PackedRows.open(out).document_bounds(np.arange(num_rows)).tolist()
     assert tokens.shape == (num_rows, row_length)
     joined: list[int] = []
     ends = [*order["start"][1:], num_rows * row_length]
@@ -141,6 +143,59 @@ def test_rows_are_the_beginnings_of_documents_in_their_order(
     assert manifest["drawn_documents"] == len(order["document"])
     assert (weights[:, 1:] == 1).all()
     assert (weights[:, 0] == 0).all()
+    assert bounds == sorted({*order["start"], *range(0, tokens.size + 1, row_length)})
+
+
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=40), num_rows=st.integers(1, 12))
+def test_best_fit_chooses_the_row_with_the_least_space_that_suffices(lengths, num_rows):
+    spaces, expected = [12] * num_rows, [-1] * len(lengths)
+    for document in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+        fitting = [row for row in range(num_rows) if spaces[row] >= lengths[document]]
+        if fitting:
+            row = min(fitting, key=lambda one: spaces[one])
+            expected[document] = row
+            spaces[row] -= lengths[document]
+    assert best_fit(np.array(lengths), 12, num_rows).tolist() == expected
+
+
+@given(
+    texts=documents,
+    row_length=st.integers(2, 40),
+    num_rows=st.integers(1, 12),
+    block_tokens=st.sampled_from([1, 50, 1 << 20]),
+    separating=TOKENIZERS,
+)
+def test_best_fit_cuts_only_documents_longer_than_a_row_and_pads_without_weight(
+    texts, row_length, num_rows, block_tokens, separating
+):
+    tokenizer, before = separating
+    how = {"tokenizer": tokenizer, "row_length": row_length, "num_rows": num_rows}
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "BLOCK_TOKENS", block_tokens)
+        out = Path(name)
+        manifest = pack(Given(texts=tuple(texts)), out, packing="best_fit", **how)
+        tokens, weights = all_rows(out)
+        order = pq.read_table(out / "order.parquet").to_pylist()
+        bounds = PackedRows.open(out).document_bounds(np.arange(num_rows)).tolist()
+    padding, expected = num_rows * row_length, {0, num_rows * row_length}
+    packed = dict.fromkeys("ab", 0)
+    for piece in order:
+        domain, text = texts[piece["document"]]
+        whole = before + list(text.encode())
+        row, first = divmod(piece["start"], row_length)
+        own = slice(first, first + piece["tokens"])
+        offset = slice(piece["offset"], piece["offset"] + piece["tokens"])
+        assert own.stop <= row_length
+        assert piece["offset"] % row_length == 0
+        assert tokens[row, own].tolist() == whole[offset]
+        assert (weights[row, own][int(first == 0) :] == 1).all()
+        padding -= piece["tokens"]
+        packed[domain] += piece["tokens"]
+        expected |= {row * row_length, piece["start"], piece["start"] + piece["tokens"]}
+    assert bounds == sorted(expected)
+    assert manifest["padding_tokens"] == padding
+    assert [domain["packed_tokens"] for domain in manifest["domains"]] == list(packed.values())
+    assert (weights == 0).sum() == padding + num_rows  # the first token of a row has no weight
 
 
 def test_equal_arguments_give_equal_bytes_and_another_seed_others(tmp_path):

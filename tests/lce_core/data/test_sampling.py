@@ -26,16 +26,6 @@ def draw(domains: np.ndarray, lengths: np.ndarray, budget: int, seed: int = 0) -
     return draw_documents(domains, lengths, NAMES, budget=budget, upsampling=MIX, seed=seed)
 
 
-def test_a_draw_has_the_corpus_shares_of_domains_to_the_token():
-    domains, lengths = corpus()
-    budget = int(lengths.sum() // 5)
-    drawn = draw(domains, lengths, budget)
-    for domain in range(3):
-        share = lengths[domains == domain].sum() / lengths.sum()
-        tokens = drawn.tokens[domains[drawn.documents] == domain].sum()
-        assert abs(tokens - share * budget) < 1
-
-
 def test_long_documents_are_always_kept_and_short_ones_at_the_rate():
     domains, lengths = corpus()
     drawn = draw(domains, lengths, int(lengths.sum() // 5))
@@ -83,6 +73,38 @@ def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_documen
         assert entry["drawn_share"] == pytest.approx(entry["drawn_tokens"] / budget)
         assert entry["drawn_documents"] == of_domain.sum()
         assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
+
+
+@given(
+    lengths=st.lists(st.integers(1, 3000), min_size=6, max_size=30),
+    budget=st.integers(1, 50_000),
+    web=st.integers(0, 100),
+    long_share=st.none() | st.sampled_from([0.0, 0.34, 1.0]),
+)
+def test_given_shares_of_domains_and_of_long_documents_are_met_to_the_token(
+    lengths, budget, web, long_share
+):
+    sizes = np.array([10, 10, 10, 2000, 2000, 2000, *lengths])  # each domain has both lengths
+    domains = np.arange(len(sizes)) % 3
+    shares = {"web": web / 100, "code": 1 - web / 100}
+    mix = Upsampling(long_document_tokens=1000, long_share=long_share, domain_shares=shares)
+    drawn = draw_documents(domains, sizes, NAMES, budget=budget, upsampling=mix, seed=0)
+    is_long = sizes[drawn.documents] >= 1000
+    assert drawn.tokens.sum() == budget
+    for domain, name in enumerate(NAMES):
+        own = domains[drawn.documents] == domain
+        tokens = drawn.tokens[own].sum()
+        assert abs(tokens - shares.get(name, 0) * budget) < 1
+        if long_share is not None:
+            assert abs(drawn.tokens[own & is_long].sum() - long_share * tokens) < 1
+
+
+def test_a_share_without_text_is_refused():
+    mix = Upsampling(long_document_tokens=1000, long_share=0.5)
+    with pytest.raises(DataError, match="no long documents of books in the training split"):
+        draw_documents(
+            np.array([0, 0, 1]), np.array([2000, 5, 500]), NAMES, budget=900, upsampling=mix, seed=0
+        )
 
 
 def test_a_small_corpus_is_gone_through_again_in_a_new_order():

@@ -316,3 +316,52 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies():
         wrong = parse_study(edited(methods=[{**short, "name": name}]), "my.yaml")
         with pytest.raises(SpecError, match=rf"methods\[0\].train_positions: got pose .*{part}"):
             compile_study(wrong, {})
+
+
+def test_document_masks_are_refused_where_rows_or_attention_cannot_have_them():
+    whole = {"packing": "best_fit", "document_masks": "restart"}
+    run_on = {**whole, "document_masks": "run_on"}
+    yarn = {"name": "yarn", "tuned": True, "training": whole}
+    landmark = {"name": "landmark", "block": 16, "train_length": 128}
+    for changes, part in (
+        ({"training": {"document_masks": "run_on"}}, "rows in which toy_llama moves tokens"),
+        ({"name": "longlora"}, "longlora, whose attention depends on the length of a row"),
+        (landmark, "landmark, which cuts rows to insert tokens"),
+        ({"name": "clex"}, "clex, whose training draws positions for whole rows"),
+        ({"train_positions": "pose", "train_length": 128}, "draws positions for whole rows"),
+        ({"name": "harpe", "training": run_on}, "harpe, whose attention counts positions itself"),
+    ):
+        wrong = parse_study(edited(methods=[{**yarn, **changes}]), "my.yaml")
+        place = r"methods\[0\]: training.document_masks \(toy_llama\): got"
+        with pytest.raises(SpecError, match=f"{place} .*{part}"):
+            compile_study(wrong, {})
+    good = [{**yarn, "name": name} for name in ("yarn", "harpe")]
+    joined = {**yarn, "label": "joined", "training": {"packing": "best_fit"}}
+    clex = {**yarn, "name": "clex", "training": run_on}
+    plan = compile_study(parse_study(edited(methods=[*good, joined, clex]), "my.yaml"), {})
+    rows = [step for step in plan.steps.values() if step.kind == "rows"]
+    packings = [step.spec.get("packing") for step in rows if step.spec["row_length"] == 512]
+    assert packings == ["best_fit"] * len(TOY["seeds"])  # masks need no rows of their own
+
+
+def test_a_variant_may_have_its_own_mixture_of_text():
+    yarn = {"name": "yarn", "tuned": True}
+    third = {"long_document_tokens": 512, "long_share": 0.34, "domain_shares": {"code": 1.0}}
+    study = parse_study(edited(methods=[yarn | {"label": "y"}, yarn | {"upsampling": third}]), "m")
+    assert study.upsampling_of(study.methods[0]) == study.upsampling
+    rows = [s for s in compile_study(study, {}).steps.values() if s.kind == "rows"]
+    found = [step.spec["upsampling"] for step in rows if step.spec["row_length"] == 512]
+    assert found.count(third) == len(found) // 2 == len(TOY["seeds"])
+    for upsampling, part in (
+        ({"long_share": 0.3, "short_keep_rate": 0.1}, "upsampling.short_keep_rate: got a value"),
+        ({"domain_shares": {"cod": 1.0}}, "upsampling.domain_shares: got 'cod'"),
+        ({"domain_shares": {"code": 0.4, "prose": 0.5}}, "upsampling.domain_shares: got shares"),
+        ({"domain_shares": {"code": 1.5, "prose": -0.5}}, "upsampling.domain_shares.code: got 1.5"),
+        ({"domain_shares": {}}, "upsampling.domain_shares: got shares that sum to 0"),
+    ):
+        assert f"my.yaml: {part}" in refusal(edited(upsampling=upsampling))
+        of_entry = refusal(edited(methods=[yarn | {"upsampling": upsampling}]))
+        assert f"my.yaml: methods[0].{part}" in of_entry
+    assert "methods[0].upsampling" in refusal(
+        edited(methods=[{"name": "yarn", "upsampling": third}])
+    )
