@@ -8,6 +8,7 @@ packed documents; this one raises SpecError for both.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,7 @@ def _attention(
     Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
     `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks.
     """
-    scheme, table = module.lce_scheme
+    scheme, table, log_base = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
     if attention_mask is not None:
         raise SpecError(
@@ -81,6 +82,9 @@ def _attention(
     first_query = key.shape[2] - query.shape[2]
     place = held, module.layer_idx, s_aux
     inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
+    if log_base is not None:
+        most, unit = scheme.most_keys or key.shape[2], math.log(log_base)
+        inputs = inputs.sharpened(lambda counts: (counts.clamp(max=most).log() / unit).clamp(min=1))
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:
         return _kernel(scheme)(scheme, inputs).transpose(1, 2).contiguous(), None

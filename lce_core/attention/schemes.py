@@ -118,6 +118,11 @@ class NearAndFar(AttentionScheme):
             return None
         return query - key if query - key < self.window else self.far.distance(query, key)
 
+    @property
+    def most_keys(self) -> int | None:
+        first = self.far.first
+        return None if first is None else self.window + first
+
     def mean_keys(self, length: float) -> float:
         first = self.far.first
         return length / 2 if first is None else _in_windows(length, self.window, first)

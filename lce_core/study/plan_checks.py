@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, check_local, check_sinks, own_layers
+from lce_core.methods import Method, check_local, check_schemes, own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -23,9 +23,13 @@ def check_variant(
         _check_own_layers(variant.method, base_model, lengths)
         if base_model.local is not None:
             check_local(variant.method, pose=variant.train_positions == "pose")
-        if base_model.architecture.sinks:
-            num_layers = base_model.shape.num_layers
-            check_sinks(variant.method, base_model.geometry, lengths, num_layers)
+        check_schemes(
+            variant.method,
+            base_model.geometry,
+            lengths,
+            base_model.shape.num_layers,
+            sinks=base_model.architecture.sinks,
+        )
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None

@@ -55,7 +55,7 @@ def table(scheme: Any, heads: int, pairs: int) -> RopeTable:
 
 def layer(scheme: Any, rope: RopeTable) -> Callable[..., torch.Tensor]:
     class Module:
-        lce_scheme = scheme, rope
+        lce_scheme = scheme, rope, None
         layer_idx = 0
 
     return lambda *states: registered._attention(Module(), *states, None, scaling=0.1)[0]
