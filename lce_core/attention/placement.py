@@ -29,7 +29,9 @@ def positions(line: Line, tokens: slice, device: torch.device) -> torch.Tensor:
     places = torch.arange(tokens.start, tokens.stop, device=device)[:, None]
     # A blocking copy would make every call wait for the GPU's earlier work.
     numbers = torch.tensor([line.group, line.shift]).to(device, non_blocking=True)
-    found = places * line.times // numbers[0] + numbers[1]
+    if line.times > 1:
+        places = places * line.times
+    found = places // numbers[0] + numbers[1]
     return found if line.most is None else found.clamp(max=line.most)
 
 

@@ -18,6 +18,7 @@ from lce_core.attention.schemes import (
     Rectified,
 )
 from lce_core.methods.dca import DualChunk
+from lce_core.methods.lampe import Mapped
 from lce_core.methods.string import Shifted
 from lce_core.rope import RopeTable
 
@@ -32,6 +33,7 @@ SMALL: list[Any] = [
     FullCausal(),
     DualChunk(96, 8),
     Shifted(600, 8),
+    Mapped(64, length=1024, positions=300, outer=900),
 ]
 over_schemes = pytest.mark.parametrize("scheme", SMALL, ids=str)
 
