@@ -139,7 +139,7 @@ def _refuse_other_attention(
     if method.logit_scale is not None:
         raise SpecError(
             f"{method.plugin_name}.logit_scale",
-            method.logit_scale,
+            repr(method.logit_scale),
             "scores without a factor, because stock models have none that depends on the length",
             _RUN,
         )
