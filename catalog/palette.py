@@ -28,7 +28,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "approximate": (
         "lm_infinite", "streaming_llm", "self_extend", "rerope", "longlora", "landmark", "dca",
-        "string", "dpe", "jet_long",
+        "string", "dpe", "jet_long", "lampe",
     ),
 }  # fmt: skip
 """Methods by family. A listed one looks the same everywhere; others take the next free place."""

@@ -7,6 +7,7 @@ methods does not import torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +60,11 @@ class AttentionScheme:
         """Return `distance` of one query head of a layer; override it if the rules differ."""
         return self.distance
 
+    @property
+    def most_keys(self) -> int | None:
+        """Largest number of keys that a query sees; None if each sees all tokens up to its own."""
+        return None
+
     def query_factor(self, query: int) -> float:
         """Return the factor of all scores of the query at this position, like 1 / temperature."""
         return 1.0
@@ -83,8 +89,19 @@ class LayerAttention:
     table: RopeTable
     scheme: AttentionScheme | None = None
     """Attention scheme of the layer; None means full causal attention."""
+    log_base: int | None = None
+    """Number C of keys from which on the scores of a query that sees n keys are multiplied by ln n
+    / ln C; None for no factor."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         table = self.table
-        return table.inv_freq.tobytes(), table.attention_factor, self.scheme
+        return table.inv_freq.tobytes(), table.attention_factor, self.scheme, self.log_base
+
+    def query_factor(self, query: int) -> float:
+        """Return the factor of all scores of the query at this position."""
+        if self.log_base is None:
+            return 1.0 if self.scheme is None else self.scheme.query_factor(query)
+        most = None if self.scheme is None else self.scheme.most_keys
+        num_keys = query + 1 if most is None else min(query + 1, most)
+        return max(1.0, math.log(num_keys) / math.log(self.log_base))

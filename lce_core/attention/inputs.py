@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -40,6 +41,18 @@ class AttentionInputs:
     @property
     def length(self) -> int:
         return self.key.shape[2]
+
+    def sharpened(self, factors: Callable[[torch.Tensor], torch.Tensor]) -> AttentionInputs:
+        """Return inputs with each query multiplied by `factors` of the tokens up to it.
+
+        `factors` maps numbers of tokens (queries,) to factors; both are float64, which is exact.
+        """
+        counts = torch.arange(
+            self.first_query + 1, self.length + 1, dtype=torch.float64, device=self.query.device
+        )
+        precise = torch.promote_types(self.query.dtype, torch.float32)
+        query = self.query * factors(counts)[:, None].to(precise)
+        return replace(self, query=query.to(self.query.dtype))
 
     def rotation(self, table: RopeTable | None = None) -> Rotation:
         return Rotation(table or self.table, self.query, self.part)

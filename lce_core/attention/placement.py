@@ -19,7 +19,7 @@ def on_line(rotation: Rotation, states: torch.Tensor, line: Line, tokens: slice)
     """Rotate states (batch, heads, tokens, head_dim) of these tokens to their positions."""
     if line.most is not None and line.at(tokens.start) == (line.most,):
         return rotation(states, slice(line.most, line.most + 1))
-    if line.most is None and len(line.group) == 1:
+    if line.most is None and len(line.group) == line.times == 1:
         return rotation(states, tokens, group=line.group[0], shift=line.shift[0])
     return rotation(states, positions(line, tokens, states.device))
 
@@ -29,6 +29,8 @@ def positions(line: Line, tokens: slice, device: torch.device) -> torch.Tensor:
     places = torch.arange(tokens.start, tokens.stop, device=device)[:, None]
     # A blocking copy would make every call wait for the GPU's earlier work.
     numbers = torch.tensor([line.group, line.shift]).to(device, non_blocking=True)
+    if line.times > 1:
+        places = places * line.times
     found = places // numbers[0] + numbers[1]
     return found if line.most is None else found.clamp(max=line.most)
 

@@ -8,6 +8,7 @@ packed documents; this one raises SpecError for both.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,7 @@ def _attention(
     `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks. If
     the module stores `lce_documents`, each document of packed rows attends like a text of its own.
     """
-    scheme, table = module.lce_scheme
+    scheme, table, log_base = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
     if attention_mask is not None:
         raise SpecError(
@@ -85,6 +86,9 @@ def _attention(
         output = in_documents((query, key, value), bounds, attend)
         return output.transpose(1, 2).contiguous(), None
     inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
+    if log_base is not None:
+        most, unit = scheme.most_keys or key.shape[2], math.log(log_base)
+        inputs = inputs.sharpened(lambda counts: (counts.clamp(max=most).log() / unit).clamp(min=1))
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:
         return _kernel(scheme)(scheme, inputs).transpose(1, 2).contiguous(), None

@@ -52,7 +52,7 @@ class SlidingWindow(AttentionScheme):
 
 @dataclass(frozen=True)
 class Line:
-    """Positions at which far tokens are scored: token p is at min(p // group + shift, most)."""
+    """Positions of far tokens: token p is scored at min(p * times // group + shift, most)."""
 
     group: tuple[int, ...] = (1,)
     """Number of tokens that share a position: one for all frequency pairs, or one for each."""
@@ -60,11 +60,12 @@ class Line:
     """Positions added, as many numbers as in `group`."""
     most: int | None = None
     """Largest position; None for no limit."""
+    times: int = 1
 
     def at(self, token: int) -> tuple[int, ...]:
         """Return the token's position, or its position for each frequency pair."""
         pairs = zip(self.group, self.shift, strict=True)
-        places = (token // group + shift for group, shift in pairs)
+        places = (token * self.times // group + shift for group, shift in pairs)
         return tuple(place if self.most is None else min(place, self.most) for place in places)
 
 
@@ -82,8 +83,13 @@ class Far:
     first: int | None = None
     """Number of tokens at the start of the text that are visible; None for all tokens. The queries
     that see all of them must be at the end of their line."""
+    beyond: tuple[int, Far] | None = None
+    """The smallest distance in the text from which on other positions apply, and these positions;
+    only without `first`."""
 
     def distance(self, query: int, key: int) -> Distance:
+        if self.beyond is not None and query - key >= self.beyond[0]:
+            return self.beyond[1].distance(query, key)
         if self.first is not None and key >= self.first:
             return None
         places = zip(self.query.at(query), self.key.at(key), strict=True)
@@ -111,6 +117,11 @@ class NearAndFar(AttentionScheme):
         if key > query:
             return None
         return query - key if query - key < self.window else self.far.distance(query, key)
+
+    @property
+    def most_keys(self) -> int | None:
+        first = self.far.first
+        return None if first is None else self.window + first
 
     def mean_keys(self, length: float) -> float:
         first = self.far.first

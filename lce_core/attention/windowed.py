@@ -40,15 +40,20 @@ def attend_near_and_far(window: int, far: FarKernel, inputs: AttentionInputs) ->
     `far` is not called if no query has keys before the window. Sinks count among the window's keys.
     """
     near = with_sinks(_attend_near(window, inputs), inputs.sinks)
-    row = max(0, window - inputs.first_query)
-    if inputs.length > window:
+    _merge_later(near, window, far, inputs)
+    return near.output
+
+
+def _merge_later(near: Partial, position: int, far: FarKernel, inputs: AttentionInputs) -> None:
+    """Merge what `far` returns into the results of the queries from `position` on, if any."""
+    row = max(0, position - inputs.first_query)
+    if inputs.length > position:
         later = replace(
             inputs, query=inputs.query[:, :, row:], first_query=inputs.first_query + row
         )
         for part in far(later):
             merge_rows(near, row, part)
             row += part.lse.shape[2]
-    return near.output
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
@@ -82,14 +87,23 @@ def _segment(query: torch.Tensor) -> int:
 
 
 def _attend_all_far(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:
-    """Attend to all keys before the window: causal attention whose last query sees all of them."""
+    """Attend to all keys before the window: causal attention whose last query sees all of them.
+
+    Keys from the distance of `far.beyond` on are attended at its positions.
+    """
     table, seen = _slowed(later.table, far.slow), slice(0, later.length - window)
     keys = later.key[:, :, seen]
     if far.key.most != 0:  # keys at position 0 stay unrotated
         keys = later.placed(Placement(table, far.key), seen)
     tokens = slice(later.first_query, later.length)
     query = on_line(later.rotation(table), later.query, far.query, tokens)
-    yield attend_causal(query, keys, later.value[:, :, seen], later.scaling)
+    if far.beyond is None:
+        yield attend_causal(query, keys, later.value[:, :, seen], later.scaling)
+        return
+    limit, beyond = far.beyond
+    part = attend_window(query, keys, later.value[:, :, seen], later.scaling, limit - window)
+    _merge_later(part, limit, partial(_attend_all_far, limit, beyond), later)
+    yield part
 
 
 @lru_cache(maxsize=4)

@@ -52,7 +52,7 @@ def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
     own = scheme.layers[inputs.layer]
     declared, inv_freq = own.scheme or FullCausal(), own.table.inv_freq
     positions = range(inputs.first_query, inputs.length)
-    factors = query.new_tensor([declared.query_factor(i) for i in positions])
+    factors = query.new_tensor([own.query_factor(i) for i in positions])
     factors *= query.shape[-1] ** -0.5 * own.table.attention_factor**2
     shared = heads // inputs.key.shape[1]
     outputs = []

@@ -49,10 +49,10 @@ from lce_core.contracts.tiny_models import (
     stock,
     tokens,
 )
-from lce_core.errors import UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import OfMethod
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Family, Method
+from lce_core.methods import METHODS, Family, Method, check_schemes
 from lce_core.methods._training_positions import row_positions
 from lce_core.rope import ContextLengths, RopeTable
 
@@ -388,12 +388,31 @@ def check_layers(plugin: type[Method], example: Example) -> None:
             assert [layer.key for layer in found] == expected, "`layers` changes other layers too"
 
 
+def check_logit_scale(plugin: type[Method], example: Example) -> None:
+    """Check that `logit_scale` follows the number of keys that a query sees, or is refused."""
+    scaled = {**example, "logit_scale": "log_length"}
+    method = built(plugin, scaled)
+    for base in fitting(method):
+        try:
+            check_schemes(method, base.geometry, at(TARGET), LAYERS, sinks=False)
+        except SpecError:
+            return
+        for scheme in schemes(method, base.geometry):
+            for query in range(TARGET):
+                seen = sum(scheme.distance(query, key) is not None for key in range(query + 1))
+                most = query + 1 if scheme.most_keys is None else scheme.most_keys
+                assert seen == min(query + 1, most), (
+                    f"the query at {query} sees {seen} keys, but most_keys is {scheme.most_keys}"
+                )
+    check_attention(plugin, scaled)
+
+
 def check_parameters(plugin: type[Method], example: Example) -> None:
     """Check that another value of each parameter changes the method's output or its errors."""
     if example is not plugin.examples[0]:
         # The other examples are tried together with the first.
         return
-    for name in plugin.model_fields.keys() - {"layers"}:
+    for name in plugin.model_fields.keys() - Method.model_fields.keys():
         pairs = [pair for one in plugin.examples for pair in with_another_value(plugin, one, name)]
         assert pairs, f"{name}: no other value is accepted; give one in EXAMPLES"
         assert any(behaviour(one) != behaviour(other) for one, other in pairs), (
@@ -420,5 +439,6 @@ CHECKS: tuple[MethodCheck, ...] = (
     check_changes_the_output,
     check_gradients,
     check_layers,
+    check_logit_scale,
     check_parameters,
 )

@@ -136,6 +136,13 @@ def learned_table(
 def _refuse_other_attention(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> None:
+    if method.logit_scale is not None:
+        raise SpecError(
+            f"{method.plugin_name}.logit_scale",
+            repr(method.logit_scale),
+            "scores without a factor, because stock models have none that depends on the length",
+            _RUN,
+        )
     if any(own_layers(method, geometry, lengths, num_layers)):
         raise SpecError(
             f"{method.plugin_name}.layer",

@@ -127,7 +127,7 @@ class ExtendedModel:
         for module, own in zip(decoder.layers, layers, strict=True):
             scaling = self._score_factor * own.table.attention_factor**2
             module.self_attn.scaling = scaling
-            module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table)
+            module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table, own.log_base)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
         lengths = ContextLengths(self.trained, self.target, num_tokens)

@@ -25,7 +25,7 @@ from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import activate, choose
 from lce_core.extension.learned import make_rotary
-from lce_core.methods import Method, check_local, check_sinks
+from lce_core.methods import Method, check_local, check_schemes
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
@@ -92,8 +92,7 @@ def extend(
         model.config.num_hidden_layers,
         ARCHITECTURES[model.config.model_type],
     )
-    if architecture.sinks:
-        check_sinks(method, geometry, lengths, num_layers)
+    check_schemes(method, geometry, lengths, num_layers, sinks=architecture.sinks)
     layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ __all__ = [
     "TokenInsertion",
     "TrainingStage",
     "check_local",
-    "check_sinks",
+    "check_schemes",
     "request_table",
 ]
 
@@ -88,6 +88,12 @@ class Method(Plugin):
     """Layers that the method changes, counted from 0: a list, or {every: N} for the last of every N
     layers. Others keep the base model's frequencies and full attention. None means all layers. No
     method changes a model's sliding layers and layers without RoPE."""
+
+    logit_scale: Literal["log_length"] | None = None
+    """Factor of all scores of a query that sees n tokens, in the layers that the method changes.
+    "log_length" is ln n / ln C with the trained context C, at least 1: SSMax (arXiv:2501.19399)
+    with s = 1 / ln C beyond C, and the unchanged model within it. SWAN-GPT (arXiv:2504.08719) also
+    scales only at inference. None means 1."""
 
     @model_validator(mode="after")
     def _layers_are_free(self) -> Self:
@@ -250,11 +256,14 @@ def layers_of(
     """Return RoPE table and attention of each layer of a model; equal layers share one object."""
     attention = method.training_attention if training else method.attention
     shared = LayerAttention(request_table(method, geometry, lengths), attention(geometry, lengths))
-    distinct = {shared.key: shared}
-    return tuple(
-        shared if own is None else distinct.setdefault(own.key, own)
-        for own in own_layers(method, geometry, lengths, num_layers)
-    )
+    distinct: dict[object, LayerAttention] = {}
+    found = []
+    for index, own in enumerate(own_layers(method, geometry, lengths, num_layers)):
+        layer = own or shared
+        if method.logit_scale is not None and method.changes(index):
+            layer = replace(layer, log_base=geometry.trained_context)
+        found.append(distinct.setdefault(layer.key, layer))
+    return tuple(found)
 
 
 def own_layers(
@@ -290,14 +299,30 @@ def check_local(method: Method, *, pose: bool = False) -> None:
     )
 
 
-def check_sinks(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
+def check_schemes(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    *,
+    sinks: bool,
 ) -> None:
-    """Raise SpecError if an attention scheme of the method cannot include the model's sinks."""
+    """Raise SpecError if the method's attention cannot include the model's sinks or `logit_scale`.
+
+    `sinks` is True if the model has attention sinks.
+    """
+    scaled = method.logit_scale is not None
+    if scaled and method.rotary is not None:
+        _refuse_scale(method, "trained frequencies, with the attention of stock models")
     given = [use(geometry, lengths) for use in (method.attention, method.training_attention)]
     own = own_layers(method, geometry, lengths, num_layers)
     for scheme in (*given, *(layer.scheme for layer in own if layer)):
-        if scheme is not None and not scheme.counts_sinks:
+        if scheme is None:
+            continue
+        own_factor = type(scheme).query_factor is not AttentionScheme.query_factor
+        if scaled and (own_factor or not (scheme.one_softmax and scheme.heads_alike)):
+            _refuse_scale(method, f"the attention scheme {type(scheme).__name__}")
+        if sinks and not scheme.counts_sinks:
             raise SpecError(
                 f"{method.plugin_name}.attention",
                 f"the attention scheme {type(scheme).__name__}, on a model with attention sinks",
@@ -306,10 +331,21 @@ def check_sinks(
             )
 
 
+def _refuse_scale(method: Method, attention: str) -> NoReturn:
+    raise SpecError(
+        f"{method.plugin_name}.logit_scale",
+        f"{method.logit_scale!r} for {attention}",
+        "attention that is one softmax over the same keys in all heads, without a factor of queries"
+        " of its own",
+        "remove logit_scale, or choose another method",
+    )
+
+
 def as_stock(layers: Sequence[LayerAttention]) -> bool:
-    """Return True if one table serves all layers and heads, with full attention."""
+    """Return True if one table serves all layers and heads, with full, unscaled attention."""
     first = layers[0]
-    return len({*layers}) == first.table.inv_freq.ndim == 1 and first.scheme is None
+    plain = first.scheme is None and first.log_base is None
+    return plain and len({*layers}) == first.table.inv_freq.ndim == 1
 
 
 def begins_alike(

@@ -11,7 +11,7 @@ without rotation alternate as in Yang et al. 2025, arXiv:2501.18795.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -45,19 +45,13 @@ class Sharpened(FullCausal):
 
 
 def attend(scheme: Sharpened, inputs: AttentionInputs) -> torch.Tensor:
-    import torch
-
     from lce_core.attention.causal import full_causal
 
-    query, first = inputs.query, inputs.first_query
-    # Positions in float64 are exact, so the division rounds none to another factor.
-    counts = torch.arange(
-        first + 1, inputs.length + 1, dtype=torch.float64, device=query.device
-    )  # fmt: skip
-    factors = scheme.scale * (counts / scheme.floor).floor().log1p() + 1
-    precise = torch.promote_types(query.dtype, torch.float32)
-    sharpened = (query * factors[:, None].to(precise)).to(query.dtype)
-    return full_causal(scheme, replace(inputs, query=sharpened))
+    # `counts` are exact, so the division rounds none to another factor.
+    sharpened = inputs.sharpened(
+        lambda counts: scheme.scale * (counts / scheme.floor).floor().log1p() + 1
+    )
+    return full_causal(scheme, sharpened)
 
 
 class NoPEHybrid(Method):

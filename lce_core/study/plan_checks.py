@@ -10,7 +10,7 @@ from lce_core.methods import (
     Method,
     as_stock,
     check_local,
-    check_sinks,
+    check_schemes,
     layers_of,
     own_layers,
 )
@@ -31,9 +31,13 @@ def check_variant(
         _check_own_layers(variant.method, base_model, lengths)
         if base_model.local is not None:
             check_local(variant.method, pose=variant.train_positions == "pose")
-        if base_model.architecture.sinks:
-            num_layers = base_model.shape.num_layers
-            check_sinks(variant.method, base_model.geometry, lengths, num_layers)
+        check_schemes(
+            variant.method,
+            base_model.geometry,
+            lengths,
+            base_model.shape.num_layers,
+            sinks=base_model.architecture.sinks,
+        )
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None

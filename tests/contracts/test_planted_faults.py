@@ -115,6 +115,15 @@ FAULTS: dict[str, tuple[Any, ...]] = {
             "    def changes(self, index: int) -> bool:\n        return True\n\n    def rope_table",
         ),
     ),
+    "a number of visible keys that no query sees": (
+        "string",
+        methods.check_logit_scale,
+        (
+            "    @property\n    def far",
+            "    @property\n    def most_keys(self) -> int:\n        return 3\n\n"
+            "    @property\n    def far",
+        ),
+    ),
     "attention leaks one future token": (
         "lm_infinite",
         methods.check_causality,
@@ -187,12 +196,12 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "a factor of queries that rises one position late": (
         "nope_hybrid",
         methods.check_attention,
-        ("first + 1, inputs.length + 1", "first, inputs.length"),
+        ("(counts / scheme.floor)", "((counts - 1) / scheme.floor)"),
     ),
     "a factor of queries that starts anew with each call": (
         "nope_hybrid",
         methods.check_attention,
-        ("first + 1, inputs.length + 1", "1, query.shape[2] + 1"),
+        ("(counts / scheme.floor)", "((counts - inputs.first_query) / scheme.floor)"),
     ),
     "another layer without rotation": (
         "nope_hybrid",

@@ -18,6 +18,7 @@ from lce_core.attention.schemes import (
     Rectified,
 )
 from lce_core.methods.dca import DualChunk
+from lce_core.methods.lampe import Mapped
 from lce_core.methods.string import Shifted
 from lce_core.rope import RopeTable
 
@@ -32,6 +33,7 @@ SMALL: list[Any] = [
     FullCausal(),
     DualChunk(96, 8),
     Shifted(600, 8),
+    Mapped(64, length=1024, positions=300, outer=900),
 ]
 over_schemes = pytest.mark.parametrize("scheme", SMALL, ids=str)
 
@@ -55,7 +57,7 @@ def table(scheme: Any, heads: int, pairs: int) -> RopeTable:
 
 def layer(scheme: Any, rope: RopeTable) -> Callable[..., torch.Tensor]:
     class Module:
-        lce_scheme = scheme, rope
+        lce_scheme = scheme, rope, None
         layer_idx = 0
 
     return lambda *states: registered._attention(Module(), *states, None, scaling=0.1)[0]

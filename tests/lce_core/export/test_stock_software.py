@@ -235,6 +235,7 @@ def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path):
         # Heads of Phi rotate in part, and transformers counts both kinds of parts by one key.
         ("hard_clip", {"num_clipped": 1}, 2, r"1 of \d pairs without rotation; .*as a whole"),
         ("yarn", {}, 2, "only the rotated elements"),
+        ("pi", {"logit_scale": "log_length"}, 0, r"pi\.logit_scale: got 'log_length'"),
     ],
 )
 def test_what_no_rope_type_says_is_refused(name, parameters, base, match):

@@ -170,6 +170,7 @@ SCHEMES = {
     "rerope": (method("rerope", window=8), None),
     "dca": (method("dca", chunk=8, window=3), None),
     "string": (method("string"), None),
+    "lampe": (method("lampe"), None),
     "dpe": (method("dpe"), None),
 }
 

@@ -1,5 +1,6 @@
 """Methods whose layers differ, against stock layers that hooks give angles and masks."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from lce_core.attention.flash import attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import FullCausal
-from lce_core.contracts.tiny_models import BASES, TARGET, Tiny, logits, stock, tokens
+from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, Tiny, logits, stock, tokens
 from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
@@ -112,6 +113,23 @@ def test_other_layers_than_those_of_a_method_stay_as_in_the_base_model(base, cho
     divided = base.geometry.theta ** -exponents(base) / 4
     expected = with_angles(base, dict.fromkeys(changed, divided))(ids).logits
     method = METHODS.parse({"name": "pi", "layers": chosen}, "methods[0]")
+    model = extend(stock(base, layers=4), base, method, target=TARGET)
+    for cuts in ((), (7, 8, 9, 30)):
+        torch.testing.assert_close(logits(model, ids, cuts), expected, rtol=1e-9, atol=1e-9)
+
+
+@over_bases
+@pytest.mark.parametrize(("chosen", "changed"), [({}, (0, 1, 2, 3)), ({"layers": [2]}, (2,))])
+def test_logit_scale_multiplies_the_queries_of_stock_layers(base, chosen, changed):
+    ids, seen = tokens(40), torch.arange(1, 41).double()
+    factors = (seen.log() / math.log(TRAINED)).clamp(min=1)[:, None]
+    divided = base.geometry.theta ** -exponents(base) / 4
+    oracle = with_angles(base, dict.fromkeys(changed, divided))
+    for index in changed:
+        project = oracle.model.layers[index].self_attn.q_proj
+        project.register_forward_hook(lambda _, given, states: states * factors)
+    expected = oracle(ids).logits
+    method = METHODS.parse({"name": "pi", "logit_scale": "log_length", **chosen}, "methods[0]")
     model = extend(stock(base, layers=4), base, method, target=TARGET)
     for cuts in ((), (7, 8, 9, 30)):
         torch.testing.assert_close(logits(model, ids, cuts), expected, rtol=1e-9, atol=1e-9)

@@ -324,6 +324,7 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
         ("streaming_llm", {"window": 125}, "makes 129 tokens; .*at most 128 tokens"),
         ("rerope", {"window": 128}, "at most 127, .*training"),
         ("string", {"window": 128}, r"string\.window: got 128; expected at most 127"),
+        ("lampe", {"limit": 128.0}, r"lampe\.limit: got 128\.0; expected at most 127"),
         ("dca", {"chunk": 128}, r"dca\.chunk: got 128; expected at most 127"),
         ("dca", {"chunk": 8, "window": 5}, r"dca\.window: got 5; expected at most 4"),
         ("dpe", {"window": 128}, r"dpe\.window: got 128; expected at most 127"),

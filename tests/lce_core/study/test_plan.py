@@ -74,6 +74,9 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share():
     assert runs[0].fingerprint in fingerprints(alone, "finetune")
 
 
+SCALED = {"logit_scale": "log_length"}
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -86,6 +89,10 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share():
         ({"name": "yarn", "layers": {"every": 4}}, "no layer that differs among the model's 2"),
         ({"name": "yarn", "layers": [0, 2]}, "layer 2 of 2"),
         ({"name": "clex", "layers": [0]}, "trained frequencies, which all layers share"),
+        ({"name": "clex", **SCALED}, "'log_length' for trained frequencies"),
+        ({"name": "landmark", **SCALED}, "'log_length' for the attention scheme BlockRetrieval"),
+        ({"name": "longlora", **SCALED}, "'log_length' for the attention scheme ShiftedSparse"),
+        ({"name": "nope_hybrid", "every": 2, **SCALED}, "'log_length' for .* scheme Sharpened"),
     ],
 )
 def test_training_that_cannot_be_is_refused(entry, message):

@@ -40,17 +40,20 @@ def attended(
       inv_freq: (pairs,)
       queries: positions (tokens,) of the queries, for each kind of key.
       kinds: (queries, keys) index into `queries` of each pair.
-      keys: positions (tokens,) of the keys.
+      keys: positions of the keys, (tokens,) or (kinds, tokens).
     """
     query, key, value = (part.numpy() for part in parts)
     shared = query.shape[1] // key.shape[1]
     key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
     plain = 2 * len(inv_freq)
     unrotated = query[..., plain:] @ key[..., plain:].swapaxes(-1, -2)
-    conjugate = turned(key, keys, inv_freq).conj().swapaxes(-1, -2)
-    scores = [(turned(query, places, inv_freq) @ conjugate).real for places in queries]
+    pairs = zip(queries, np.broadcast_to(keys, (len(queries), key.shape[2])), strict=True)
+    scores = [
+        (turned(query, one, inv_freq) @ turned(key, other, inv_freq).conj().swapaxes(-1, -2)).real
+        for one, other in pairs
+    ]
     chosen = np.choose(kinds, scores) + unrotated
-    exponents = np.where(np.tri(len(keys), dtype=bool), chosen * SCALING, -np.inf)
+    exponents = np.where(np.tri(key.shape[2], dtype=bool), chosen * SCALING, -np.inf)
     powers = np.exp(exponents - exponents.max(-1, keepdims=True))
     weighted: np.ndarray = powers / powers.sum(-1, keepdims=True) @ value
     return weighted
