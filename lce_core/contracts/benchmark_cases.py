@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,14 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import Benchmark, CellRequest, DataSet, Prompt, PromptBenchmark
+from lce_core.benchmarks import (
+    Benchmark,
+    CellRequest,
+    DataSet,
+    Prompt,
+    PromptBenchmark,
+    occurrences,
+)
 from lce_core.contracts.plugins import built
 from lce_core.contracts.toy_text import STORY, Streams, streams
 from lce_core.errors import UnavailableError
@@ -141,14 +147,11 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
     )
 
 
-def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:
-    """Return the positions of the prompt's evidence, or else its reference, from 0 to 1."""
-    if not in_words:
-        key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
-        return [int(place) / len(prompt.ids) for place in np.flatnonzero(prompt.ids == key)]
-    text = str(request.tokenizer.decode(prompt.ids, skip_special_tokens=True))
-    pattern = rf"(?<!\w){re.escape(prompt.evidence or prompt.reference)}(?!\w)"
-    return [match.start() / len(text) for match in re.finditer(pattern, text)]
+def stated_places(case: Case, request: CellRequest, prompt: Prompt) -> list[float]:
+    """Return the positions of the prompt's evidence, or else of its answers, from 0 to 1."""
+    stated = (prompt.evidence,) if case.in_words and prompt.evidence else prompt.right_answers
+    found = (occurrences(request, prompt.ids, one, in_words=case.in_words) for one in stated)
+    return sorted(place for places in found for place in places)
 
 
 def gold_answer(prompt: Prompt) -> str:

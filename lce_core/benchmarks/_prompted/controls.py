@@ -1,0 +1,83 @@
+"""Controls beside the score of a prompt, and checks of all prompts of a cell.
+
+A model may answer without reading the context: from the question alone (`no_context`), or because
+only the sentence with the answer matters to it (`local_context`). Both are scored on the same
+samples, so a difference of methods can be compared with the difference of their controls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lce_core.benchmarks._base import CONTROLS, CellRequest, Sample, Score, score
+from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds
+from lce_core.statistics.estimates import mean_estimate
+
+CONTROL_TOKENS = 128
+"""Assumed mean length of a control prompt for the cost model: instruction, sentence, question."""
+
+
+def control_prompts(prompts: Sequence[Prompt], name: str) -> list[Prompt]:
+    """Return the prompts of one control, in the same order; none if a prompt lacks this control."""
+    place = CONTROLS.index(name)
+    if any(len(prompt.controls) <= place for prompt in prompts):
+        return []
+    # Without `context_tokens` each prompt is answered alone: there is no context to share.
+    return [
+        replace(prompt, ids=np.array(prompt.controls[place], dtype=np.int64), context_tokens=0)
+        for prompt in prompts
+    ]
+
+
+def control_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
+    """Return the metrics `no_context` and `local_context`, where all samples have them."""
+    found = []
+    for name in CONTROLS:
+        values = [value for one in samples if (value := getattr(one, name)) is not None]
+        if values:
+            estimate = mean_estimate(values, [sample.cluster for sample in samples])
+            found.append(score(name, estimate, higher_is_better=True))
+    return tuple(found)
+
+
+def prompt_checks(
+    request: CellRequest, prompts: Sequence[Prompt], *, in_words: bool
+) -> dict[str, int]:
+    """Count what makes prompts invalid.
+
+    `begin_tokens_min`, `begin_tokens_max`: beginning-of-text tokens of a prompt, if the tokenizer
+    has such a token. `num_cut`: prompts that lost their middle. `num_special_names`: prompts whose
+    text spells the name of a special token, such as "</s>". `num_answer_elsewhere`: prompts that
+    state the answer outside its neighbourhood too; only if all prompts know that neighbourhood.
+    """
+    tokenizer, found = request.tokenizer, {"num_cut": sum(one.is_cut for one in prompts)}
+    if tokenizer.bos_token_id is not None:
+        begins = [int((one.ids == tokenizer.bos_token_id).sum()) for one in prompts]
+        found |= {"begin_tokens_min": min(begins), "begin_tokens_max": max(begins)}
+    names = tokenizer.all_special_tokens
+    texts = [str(tokenizer.decode(one.ids, skip_special_tokens=True)) for one in prompts]
+    found["num_special_names"] = sum(any(name in text for name in names) for text in texts)
+    if local := control_prompts(prompts, "local_context"):
+        found["num_answer_elsewhere"] = sum(
+            any(
+                len(occurrences(request, whole.ids, stated, in_words=in_words))
+                > len(occurrences(request, part.ids, stated, in_words=in_words))
+                for stated in ((whole.evidence,) if whole.evidence else whole.right_answers)
+            )
+            for whole, part in zip(prompts, local, strict=True)
+        )
+    return found
+
+
+def occurrences(request: CellRequest, ids: TokenIds, stated: str, *, in_words: bool) -> list[float]:
+    """Return the positions of a text, or of a key token if not `in_words`, in a prompt, 0 to 1."""
+    if not in_words:
+        key = request.tokenizer.convert_tokens_to_ids(stated)
+        return [int(place) / len(ids) for place in np.flatnonzero(ids == key)]
+    text = str(request.tokenizer.decode(ids, skip_special_tokens=True))
+    pattern = rf"(?<!\w){re.escape(stated)}(?!\w)"
+    return [match.start() / len(text) for match in re.finditer(pattern, text)]
