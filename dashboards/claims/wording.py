@@ -112,6 +112,13 @@ def gap(row: Mapping[str, Any]) -> str:
     return f"{relation} {formats.estimate(abs(difference), low, high)}{unit(row)}"
 
 
+def explained(row: Mapping[str, Any]) -> str:
+    """Return a clause that names the controls which explain the difference; "" if none does."""
+    if not row["explained_by"]:
+        return ""
+    return f"; the control prompts explain this ({row['explained_by']})"
+
+
 def averaged(row: Mapping[str, Any]) -> str:
     """Return what a value is the mean of: "mean over 3 training seeds and 64 independent samples".
 

@@ -47,16 +47,13 @@ def control_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
 def prompt_checks(
     request: CellRequest, prompts: Sequence[Prompt], *, in_words: bool
 ) -> dict[str, int]:
-    """Count what makes prompts invalid.
-
-    `begin_tokens_min`, `begin_tokens_max`: beginning-of-text tokens of a prompt, if the tokenizer
-    has such a token. `num_cut`: prompts that lost their middle. `num_special_names`: prompts whose
-    text spells the name of a special token, such as "</s>". `num_answer_elsewhere`: prompts that
-    state the answer outside its neighbourhood too; only if all prompts know that neighbourhood.
-    """
+    """Return the columns of the catalog's view `prompt_checks` that count tokens and prompts."""
     tokenizer, found = request.tokenizer, {"num_cut": sum(one.is_cut for one in prompts)}
-    if tokenizer.bos_token_id is not None:
-        begins = [int((one.ids == tokenizer.bos_token_id).sum()) for one in prompts]
+    begin = tokenizer.bos_token_id
+    begins = [len(one.ids) - len(_without_first(one.ids, begin)) for one in prompts]
+    needed = request.base_model.architecture.needs_begin
+    found["num_without_begin"] = begins.count(0) if needed else 0
+    if begin is not None:
         found |= {"begin_tokens_min": min(begins), "begin_tokens_max": max(begins)}
     names = tokenizer.all_special_tokens
     texts = [str(tokenizer.decode(one.ids, skip_special_tokens=True)) for one in prompts]
@@ -71,6 +68,10 @@ def prompt_checks(
             for whole, part in zip(prompts, local, strict=True)
         )
     return found
+
+
+def _without_first(ids: TokenIds, token: int | None) -> TokenIds:
+    return ids[int(np.argmax(ids != token)) :]
 
 
 def occurrences(request: CellRequest, ids: TokenIds, stated: str, *, in_words: bool) -> list[float]:
