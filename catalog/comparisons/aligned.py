@@ -190,15 +190,16 @@ class AlignedScores:
     def explained_by(self, first: int, second: int) -> list[str]:
         """Return the controls that explain the difference of two methods.
 
-        On these control prompts, the methods differ significantly in the same direction (p at most
-        0.05); and in score minus control score, prompt by prompt, they do not differ: the 95 %
-        interval of that difference contains 0.
+        On these control prompts the methods differ significantly in the same direction (p at most
+        0.05), and nothing of the difference is sure to remain: the 95 % interval of the difference
+        in score minus control score, prompt by prompt, reaches 0.
         """
         whole, found = self.contrast(first, second).value, []
         for name, (control, beyond) in self.controls.items():
             same, rest = control.contrast(first, second), beyond.contrast(first, second).interval()
             if same.value * whole > 0 and same.p_value() <= ALPHA and rest:
-                found += [name] if rest[0] <= 0 <= rest[1] else []
+                reaches_zero = rest[0] <= 0 if whole > 0 else rest[1] >= 0
+                found += [name] if reaches_zero else []
         return found
 
     def on_checkpoints(self, first: int, second: int) -> Contrast:

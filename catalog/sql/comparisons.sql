@@ -200,7 +200,7 @@ COMMENT ON COLUMN paired_difference.p_adjusted IS
 COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_adjusted up to 0.05), the same (equal on every document), too few (the seeds, documents or prompts could not decide even the largest possible difference) or undecided.';
 COMMENT ON COLUMN paired_difference.explained_by IS
-    'Controls that explain a difference (verdict better or worse): no_context, local_context or both. On the control prompts the methods differ significantly in the same direction (p up to 0.05, uncorrected), and the 95 % interval of the paired difference of score minus control score contains 0. NULL if no control explains it or none was measured.';
+    'Controls that explain a difference (verdict better or worse): no_context, local_context or both. On the control prompts the methods differ significantly in the same direction (p up to 0.05, uncorrected), and the 95 % interval of the paired difference of score minus control score reaches 0. NULL if no control explains it or none was measured.';
 COMMENT ON COLUMN paired_difference.verdict_on_checkpoints IS
     'Verdict of the second test, for other prompts on these checkpoints; NULL unless generalises_to is training seeds.';
 COMMENT ON COLUMN paired_difference.checkpoints_p IS

@@ -277,7 +277,8 @@ class Summary:
             yield (
                 f"{len(explained):,} of {len(better):,} significant differences say nothing about"
                 " long contexts: without the context (no_context), or with only the answer's"
-                f" neighbourhood (local_context), the methods differ as much: {listed(named)}."
+                " neighbourhood (local_context), the methods differ as much or more:"
+                f" {listed(named)}."
             )
 
     def _few(self) -> Iterator[str]:

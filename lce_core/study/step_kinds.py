@@ -359,15 +359,15 @@ class CellSpec(StepSpec):
 
     def cost(self, step: Step) -> StepCost:
         """Predict the cost, from the lengths of the data set's prompts if the plan knows them."""
-        answers = self.benchmark.answers(self.task)
-        cost = self._prompts_cost(step, answers)
-        if short := self.benchmark.control_sequences(self.task).counts:
-            ((length, number),) = short.items()
-            asked = Answers(number, answers.longest)
+        cost = self.prompts_cost(step)
+        for length, number in self.benchmark.control_sequences(self.task).counts.items():
+            asked = Answers(number, self.benchmark.answers(self.task).longest)
             cost = total_cost([cost, self._with_answers(number * length, length, asked)])
         return cost
 
-    def _prompts_cost(self, step: Step, answers: Answers) -> StepCost:
+    def prompts_cost(self, step: Step) -> StepCost:
+        """Predict the cost without control prompts."""
+        answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
         held_out = step.lineage[HeldOutSpec.kind]["tokens_per_domain"]
