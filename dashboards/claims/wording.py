@@ -36,7 +36,10 @@ EXPLAINED = (
     " trained once hold for these weights only, those with several training seeds also for other"
     " seeds. The smallest detectable difference is the one that the test finds in four of five"
     " studies; smaller ones may exist. The number of seeds or samples that would decide a"
-    " comparison assumes that the true difference equals the measured one."
+    " comparison assumes that the true difference equals the measured one. Control prompts lack the"
+    " context (no_context), or have only the answer's neighbourhood as context (local_context). They"
+    " explain a difference if the methods also differ on them, and the interval of the difference in"
+    " score minus control score reaches 0."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
