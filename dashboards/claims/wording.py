@@ -36,10 +36,10 @@ EXPLAINED = (
     " trained once hold for these weights only, those with several training seeds also for other"
     " seeds. The smallest detectable difference is the one that the test finds in four of five"
     " studies; smaller ones may exist. The number of seeds or samples that would decide a"
-    " comparison assumes that the true difference equals the measured one. Control prompts lack the"
-    " context (no_context), or have only the answer's neighbourhood as context (local_context). They"
-    " explain a difference if the methods also differ on them, and the interval of the difference in"
-    " score minus control score reaches 0."
+    " comparison assumes that the true difference equals the measured one."
+    " A control prompt lacks the context (no_context), or has only the answer's neighbourhood"
+    " (local_context). It explains a difference if the methods also differ on it, and the interval"
+    " of the difference in score minus control score reaches 0."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (

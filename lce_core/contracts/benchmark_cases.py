@@ -17,14 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import (
-    Benchmark,
-    CellRequest,
-    DataSet,
-    Prompt,
-    PromptBenchmark,
-    occurrences,
-)
+from lce_core.benchmarks import Benchmark, CellRequest, DataSet, Prompt, PromptBenchmark
 from lce_core.contracts.plugins import built
 from lce_core.contracts.toy_text import STORY, Streams, streams
 from lce_core.errors import UnavailableError
@@ -145,13 +138,6 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
         np.array_equal(a.ids, b.ids) and a.reference == b.reference and a.depth == b.depth
         for a, b in zip(one, other, strict=True)
     )
-
-
-def stated_places(case: Case, request: CellRequest, prompt: Prompt) -> list[float]:
-    """Return the positions of the prompt's evidence, or else of its answers, from 0 to 1."""
-    stated = (prompt.evidence,) if case.in_words and prompt.evidence else prompt.right_answers
-    found = (occurrences(request, prompt.ids, one, in_words=case.in_words) for one in stated)
-    return sorted(place for places in found for place in places)
 
 
 def gold_answer(prompt: Prompt) -> str:

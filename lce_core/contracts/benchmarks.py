@@ -19,6 +19,7 @@ from lce_core.benchmarks import (
     Kind,
     PromptBenchmark,
     TextBenchmark,
+    occurrences,
 )
 from lce_core.contracts import plugins
 from lce_core.contracts.benchmark_cases import (
@@ -33,7 +34,6 @@ from lce_core.contracts.benchmark_cases import (
     request_for,
     roomy,
     score_of,
-    stated_places,
     uniform_model,
     wordy_model,
 )
@@ -164,7 +164,7 @@ def check_hidden(case: Case) -> None:
         for prompt in case.benchmark.prompts(request):
             if prompt.depth is None or len(prompt.references) > 1:
                 continue
-            places = stated_places(case, request, prompt)
+            places = occurrences(request, prompt, in_words=case.in_words)
             if not case.in_words:
                 assert len(places) == 1, f"{task}: the key occurs {len(places)} times"
             stated = prompt.evidence or prompt.reference
@@ -181,7 +181,7 @@ def check_depths(case: Case) -> None:
         request = roomy(request_for(case, task))
         found = []
         for prompt in case.benchmark.prompts(request):
-            places = stated_places(case, request, prompt)
+            places = occurrences(request, prompt, in_words=case.in_words)
             one = len(prompt.right_answers) == 1
             if prompt.depth is not None and places and one:
                 found.append((prompt.depth, places[0]))
@@ -202,7 +202,9 @@ def check_controls(case: Case) -> None:
                 f"{task}: control prompts of {sizes[:-1]} tokens for a prompt of {sizes[-1]};"
                 " expected the one without context first, and none longer than the prompt"
             )
-            stated = [len(stated_places(case, request, one)) for one in (*short, prompt)]
+            stated = [
+                len(occurrences(request, one, in_words=case.in_words)) for one in (*short, prompt)
+            ]
             if len(short) == len(CONTROLS):
                 assert stated[0] < stated[1] or stated[0] == stated[2], (
                     f"{task}: the answer occurs {stated[0]} times in the prompt without its"

@@ -50,7 +50,7 @@ def prompt_checks(
     """Return the columns of the catalog's view `prompt_checks` that count tokens and prompts."""
     tokenizer, found = request.tokenizer, {"num_cut": sum(one.is_cut for one in prompts)}
     begin = tokenizer.bos_token_id
-    begins = [len(one.ids) - len(_without_first(one.ids, begin)) for one in prompts]
+    begins = [_num_first(one.ids, begin) for one in prompts]
     needed = request.base_model.architecture.needs_begin
     found["num_without_begin"] = begins.count(0) if needed else 0
     if begin is not None:
@@ -60,25 +60,26 @@ def prompt_checks(
     found["num_special_names"] = sum(any(name in text for name in names) for text in texts)
     if local := control_prompts(prompts, "local_context"):
         found["num_answer_elsewhere"] = sum(
-            any(
-                len(occurrences(request, whole.ids, stated, in_words=in_words))
-                > len(occurrences(request, part.ids, stated, in_words=in_words))
-                for stated in ((whole.evidence,) if whole.evidence else whole.right_answers)
-            )
+            len(occurrences(request, whole, in_words=in_words))
+            > len(occurrences(request, part, in_words=in_words))
             for whole, part in zip(prompts, local, strict=True)
         )
     return found
 
 
-def _without_first(ids: TokenIds, token: int | None) -> TokenIds:
-    return ids[int(np.argmax(ids != token)) :]
+def _num_first(ids: TokenIds, token: int | None) -> int:
+    return int(np.argmax(ids != token))
 
 
-def occurrences(request: CellRequest, ids: TokenIds, stated: str, *, in_words: bool) -> list[float]:
-    """Return the positions of a text, or of a key token if not `in_words`, in a prompt, 0 to 1."""
+def occurrences(request: CellRequest, prompt: Prompt, *, in_words: bool) -> list[float]:
+    """Return the positions of the prompt's evidence, or else of its answers, from 0 to 1.
+
+    If not `in_words`, the answers are names of key tokens.
+    """
     if not in_words:
-        key = request.tokenizer.convert_tokens_to_ids(stated)
-        return [int(place) / len(ids) for place in np.flatnonzero(ids == key)]
-    text = str(request.tokenizer.decode(ids, skip_special_tokens=True))
-    pattern = rf"(?<!\w){re.escape(stated)}(?!\w)"
+        keys = request.tokenizer.convert_tokens_to_ids([*prompt.right_answers])
+        return [int(at) / len(prompt.ids) for at in np.flatnonzero(np.isin(prompt.ids, keys))]
+    stated = (prompt.evidence,) if prompt.evidence else prompt.right_answers
+    text = str(request.tokenizer.decode(prompt.ids, skip_special_tokens=True))
+    pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, stated))})(?!\w)"
     return [match.start() / len(text) for match in re.finditer(pattern, text)]
