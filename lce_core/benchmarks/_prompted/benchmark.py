@@ -205,7 +205,8 @@ class PromptBenchmark(Benchmark):
 
     def control_sequences(self, task: str) -> Sequences:
         number = len(CONTROLS) * self.num_prompts(task) * self.prompts_per_sample(task)
-        return Sequences({CONTROL_TOKENS: number} if self.controls else {})
+        length = CONTROL_TOKENS if self.in_words else 2
+        return Sequences({length: number} if self.controls else {})
 
     def answers(self, task: str) -> Answers:
         return Answers(self.num_prompts(task), self.longest_answer(task))
