@@ -165,7 +165,8 @@ def _sample_scores(connection: duckdb.DuckDBPyConnection, column: str) -> dict[s
     clusters[np.ma.getmaskarray(named)] = None
     samples, scores = np.asarray(found["sample"]), np.asarray(found["score"])
     controls = {
-        name: np.ma.asarray(found[name]).astype(np.float64).filled(np.nan) for name in CONTROLS
+        name: np.ma.filled(np.ma.asarray(found[name]).astype(np.float64), np.nan)
+        for name in CONTROLS
     }
     starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist(), cells.size]
     return {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,8 +227,9 @@ class PromptBenchmark(Benchmark):
         for name in CONTROLS if self.controls else ():
             if short := control_prompts(prompts, name):
                 scored = self.samples(replace(request, report=no_progress), short)
-                pairs = zip(samples, scored, strict=True)
-                samples = tuple(replace(one, **{name: other.score}) for one, other in pairs)
+                columns: list[dict[str, Any]] = [{name: one.score} for one in scored]
+                pairs = zip(samples, columns, strict=True)
+                samples = tuple(replace(one, **column) for one, column in pairs)
                 lengths += [len(one.ids) for one in short]
         return replace(
             found,

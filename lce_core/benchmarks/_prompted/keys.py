@@ -119,9 +119,9 @@ class KeyTask:
 def _controlled(
     request: CellRequest, prompt: Prompt, before_key: TokenIds, before_query: TokenIds
 ) -> Prompt:
-    key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
+    key = np.atleast_1d(request.tokenizer.convert_tokens_to_ids(prompt.reference)).tolist()
     bare = (*before_query.tolist(), int(prompt.ids[-1]))
-    return replace(prompt, controls=(bare, (*before_key.tolist(), key, *bare)))
+    return replace(prompt, controls=(bare, (*before_key.tolist(), *key, *bare)))
 
 
 def _other_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:
