@@ -64,6 +64,11 @@ SHARED = {
     " about; NULL if the benchmark does not compute it.",
     "nll_beyond": "The same for the text's tokens at or after a position that the benchmark's"
     " parameter names, such as the trained context; NULL without this parameter.",
+    "no_context": "Score of the same prompts without their context, in cells their mean; NULL"
+    " unless the benchmark has `controls: true`.",
+    "local_context": "Score of the same prompts with only the neighbourhood of the answer as"
+    " context, such as the sentence that states it, in cells their mean; NULL unless the benchmark"
+    " has `controls: true` and its prompts have such a neighbourhood.",
     "prompt_end": "Last 200 characters of the prompt; NULL without a prompt. `lce prompt` prints"
     " the whole prompt.",
     "depth": "Position of the needle, in per cent of the context: 0 is the start, 100 the end.",

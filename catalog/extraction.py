@@ -22,7 +22,13 @@ from catalog.long_perplexity import long_perplexities
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
-from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.cell_tables import (
+    CONTROLLED_SAMPLES,
+    SAMPLES,
+    SAMPLES_FILE,
+    TOKEN_NLL,
+    TOKEN_NLL_FILE,
+)
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
 from lce_core.store.study_folders import amendments
 from lce_core.store.verification import kept
@@ -218,7 +224,7 @@ def _cell_contents(plans: list[Row], holdings: Holdings) -> dict[str, pa.Table]:
             continue  # an unavailable cell has no id
         try:
             rows = list(_score_rows(short, holdings))
-            sampled = _read_parquet(holdings.file(short, SAMPLES_FILE), SAMPLES)
+            sampled = _read_parquet(holdings.file(short, SAMPLES_FILE), SAMPLES, CONTROLLED_SAMPLES)
             bins = _read_parquet(holdings.file(short, TOKEN_NLL_FILE), TOKEN_NLL)
         except _UNREADABLE as error:
             holdings.damage[short] = _first_line(error)
@@ -415,11 +421,13 @@ def _verification_rows(store: Store) -> Iterator[Row]:
         yield from ({**row, **metric.model_dump()} for metric in one.metrics)
 
 
-def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+def _read_parquet(path: Path, schema: pa.Schema, extended: pa.Schema | None = None) -> pa.Table:
     try:
         # There are many small files: threads, a file system object and a cast per file would cost
         # more time than reading the files.
         file = pq.ParquetFile(pa.BufferReader(path.read_bytes()))
+        if extended and {*extended.names} <= {*file.schema_arrow.names}:
+            schema = extended
         table = file.read(columns=schema.names, use_threads=False)
         if table.schema == schema:
             return table
@@ -441,7 +449,10 @@ def _with(table: pa.Table, **constants: Any) -> pa.Table:
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
     # Combine chunks: DuckDB takes twice as long to read thousands of small ones.
-    return pa.concat_tables(tables).combine_chunks() if tables else _table(())
+    if not tables:
+        return _table(())
+    # Only cells with controls have the columns of their scores.
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
 def _table(rows: Iterable[Row]) -> pa.Table:

@@ -40,7 +40,14 @@ from lce_core.models import MODELS, LanguageModel
 from lce_core.progress import Report
 from lce_core.recipe import TrainPositions
 from lce_core.store.artifacts import Attempt, Store
-from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.cell_tables import (
+    ARRAYS_FILE,
+    CONTROLLED_SAMPLES,
+    SAMPLES,
+    SAMPLES_FILE,
+    TOKEN_NLL,
+    TOKEN_NLL_FILE,
+)
 from lce_core.store.plain_text import writable
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
@@ -286,9 +293,10 @@ class Runner:
             "data": list(benchmark.data_names(spec.task, self._execution.data_folders)),
             "prompt_tokens": result.sequences.lengths,
             "prompts_sha256": result.prompts_sha256,
+            **({"checks": dict(result.checks)} if result.checks else {}),
             "passes": shape_of_passes(model, batch_tokens),
             "passed_tokens": passed.tokens + ranges.tokens_by_others,
-            "measured": _passed(spec.cost_of(result.sequences)),
+            "measured": _passed(spec.cost_of(result.sequences, result.control_sequences)),
             "predicted": _passed(spec.cost(step)),
         }
 
@@ -394,7 +402,8 @@ def _write_tables(result: CellResult, out: Path) -> None:
     # A tokenizer written in Python can answer with half of a surrogate pair.
     samples = [writable(asdict(sample)) for sample in result.samples]
     bins = [{"position_bin": start, "nll": nll} for start, nll in result.token_nll]
-    pq.write_table(pa.Table.from_pylist(samples, SAMPLES), out / SAMPLES_FILE)
+    schema = CONTROLLED_SAMPLES if result.control_sequences.counts else SAMPLES
+    pq.write_table(pa.Table.from_pylist(samples, schema), out / SAMPLES_FILE)
     pq.write_table(pa.Table.from_pylist(bins, TOKEN_NLL), out / TOKEN_NLL_FILE)
     if result.arrays:
         save_file(dict(result.arrays), out / ARRAYS_FILE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.comparisons.samples import Cell, Method
+from lce_core.benchmarks import CONTROLS
 from lce_core.statistics.contrasts import Contrast, skewness
+from lce_core.statistics.power import ALPHA
 from lce_core.statistics.sign_flips import Differences
 
 Part = tuple[str, int]
@@ -52,6 +54,29 @@ class AlignedScores:
         """Each cell's default metric or its logarithm, shape (parts, m)."""
         values = np.array([[cell.value for cell in row] for row in self.cells], dtype=np.float64)
         return np.log(values) if self.is_ratio else values
+
+    @cached_property
+    def controls(self) -> dict[str, tuple[AlignedScores, AlignedScores]]:
+        """By name of a control: its scores, and the scores of the prompts minus these."""
+        found = {}
+        for name in CONTROLS if not self.is_ratio else ():
+            scores = np.concatenate(
+                [
+                    np.stack([cell.scored.controls[name] for cell in row if cell.scored], axis=1)
+                    for row in self.cells
+                ]
+            )
+            if not np.isnan(scores).any():
+                found[name] = self._with(scores), self._with(self.scores - scores)
+        return found
+
+    def _with(self, scores: Numbers) -> AlignedScores:
+        means = [scores[self.parts == number].mean(axis=0) for number in range(len(self.cells))]
+        cells = [
+            [replace(cell, value=float(value)) for cell, value in zip(row, own, strict=True)]
+            for row, own in zip(self.cells, means, strict=True)
+        ]
+        return replace(self, cells=cells, scores=scores)
 
     @cached_property
     def influence(self) -> Numbers:
@@ -161,6 +186,21 @@ class AlignedScores:
             num_seeds=len(gaps),
             is_crossed=is_crossed,
         )
+
+    def explained_by(self, first: int, second: int) -> list[str]:
+        """Return the controls that explain the difference of two methods.
+
+        On these control prompts the methods differ significantly in the same direction (p at most
+        0.05), and nothing of the difference is sure to remain: the 95 % interval of the difference
+        in score minus control score, prompt by prompt, reaches 0.
+        """
+        whole, found = self.contrast(first, second).value, []
+        for name, (control, beyond) in self.controls.items():
+            same, rest = control.contrast(first, second), beyond.contrast(first, second).interval()
+            if same.value * whole > 0 and same.p_value() <= ALPHA and rest:
+                reaches_zero = rest[0] <= 0 if whole > 0 else rest[1] >= 0
+                found += [name] if reaches_zero else []
+        return found
 
     def on_checkpoints(self, first: int, second: int) -> Contrast:
         """Return the difference of two methods for other prompts on the same checkpoints."""

@@ -226,6 +226,7 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
             if cell.method[1] and against.method[1]
             else ONE_RUN
         ),
+        "explained_by": ", ".join(known.explained_by(one, other)) or None,
         "num_clusters": contrast.num_clusters,
         "num_samples": len(known.scores) * num_runs // len(seeds),
         "num_seeds": num_runs,

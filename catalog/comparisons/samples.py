@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lce_core.benchmarks import CONTROLS
 from lce_core.study.variants import CONTROL
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _CELLS = """
     ORDER BY c.study, c.position
 """
 _SAMPLES = """
-    SELECT cell, sample, {column} AS score, cluster FROM store.sample
+    SELECT cell, sample, {column} AS score, cluster, no_context, local_context FROM store.sample
     WHERE {column} IS NOT NULL
     ORDER BY cell, sample
 """
@@ -62,6 +63,8 @@ class SampleScores:
     scores: NDArray[np.float64]
     clusters: NDArray[np.object_]
     """Name of the document that each prompt was built from; None if it shares none with others."""
+    controls: Mapping[str, NDArray[np.float64]]
+    """Scores of control prompts by the control's name; NaN if not measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +164,17 @@ def _sample_scores(connection: duckdb.DuckDBPyConnection, column: str) -> dict[s
     clusters = np.ma.getdata(named).astype(object)
     clusters[np.ma.getmaskarray(named)] = None
     samples, scores = np.asarray(found["sample"]), np.asarray(found["score"])
+    controls = {
+        name: np.ma.filled(np.ma.asarray(found[name]).astype(np.float64), np.nan)
+        for name in CONTROLS
+    }
     starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist(), cells.size]
     return {
         str(cells[start]): SampleScores(
             samples[start:end].astype(np.int64),
             scores[start:end].astype(np.float64),
             clusters[start:end],
+            {name: values[start:end] for name, values in controls.items()},
         )
         for start, end in pairwise(starts)
     }

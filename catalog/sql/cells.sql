@@ -80,8 +80,18 @@ SELECT
     kind,
     train_tokens,
     train_flops,
-    variant_name(method, frozen) AS variant
+    variant_name(method, frozen) AS variant,
+    no_context,
+    local_context
 FROM store.cell
+LEFT JOIN (
+    SELECT cell,
+        any_value(value) FILTER (metric = 'no_context') AS no_context,
+        any_value(value) FILTER (metric = 'local_context') AS local_context
+    FROM store.score
+    WHERE metric IN ('no_context', 'local_context')
+    GROUP BY cell
+) USING (cell)
 ORDER BY study, position;
 
 COMMENT ON VIEW cells IS

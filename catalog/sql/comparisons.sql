@@ -30,6 +30,7 @@ CREATE TABLE compared.paired_difference (
     lowest DOUBLE NOT NULL,
     highest DOUBLE NOT NULL,
     generalises_to VARCHAR NOT NULL,
+    explained_by VARCHAR,
     p_value DOUBLE NOT NULL,
     p_adjusted DOUBLE NOT NULL,
     checkpoints_p DOUBLE,
@@ -168,7 +169,8 @@ SELECT
     task IS NULL
     OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks,
     variant_name(method, frozen) AS variant,
-    variant_name(other_method, other_frozen) AS other_variant
+    variant_name(other_method, other_frozen) AS other_variant,
+    CASE WHEN p_adjusted <= 0.05 THEN explained_by END AS explained_by
 FROM both_ways;
 
 CREATE VIEW paired_difference AS
@@ -197,6 +199,8 @@ COMMENT ON COLUMN paired_difference.p_adjusted IS
     'P-value after the correction for looks (p_value * 0.05 / level) and for the family: over documents a joint test of all comparisons of an entry by sign flips (Westfall and Young), over training seeds Holm''s, for exploratory ones Benjamini and Hochberg''s q. In the family primary it is at least that of the first undecided entry before.';
 COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_adjusted up to 0.05), the same (equal on every document), too few (the seeds, documents or prompts could not decide even the largest possible difference) or undecided.';
+COMMENT ON COLUMN paired_difference.explained_by IS
+    'Controls that explain a difference (verdict better or worse): no_context, local_context or both. On the control prompts the methods differ significantly in the same direction (p up to 0.05, uncorrected), and the 95 % interval of the paired difference of score minus control score reaches 0. NULL if no control explains it or none was measured.';
 COMMENT ON COLUMN paired_difference.verdict_on_checkpoints IS
     'Verdict of the second test, for other prompts on these checkpoints; NULL unless generalises_to is training seeds.';
 COMMENT ON COLUMN paired_difference.checkpoints_p IS

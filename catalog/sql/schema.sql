@@ -225,7 +225,9 @@ CREATE TABLE store.sample (
     margin DOUBLE,
     prompt_end VARCHAR,
     nll DOUBLE,
-    nll_beyond DOUBLE
+    nll_beyond DOUBLE,
+    no_context DOUBLE,
+    local_context DOUBLE
 );
 COMMENT ON TABLE store.sample IS 'Scored prompts and text windows of done cells.';
 

@@ -57,6 +57,71 @@ COMMENT ON VIEW samples IS
 COMMENT ON COLUMN samples.depth IS
     'Position of the text that contains the answer, in per cent of the context: 0 is the start, 100 the end; NULL if it has no single position.';
 
+CREATE VIEW prompt_checks AS
+WITH counted AS (
+    SELECT
+        c.*,
+        s.num_samples,
+        json_transform(
+            a.result->'checks',
+            '{"begin_tokens_min": "BIGINT", "begin_tokens_max": "BIGINT", "num_cut": "BIGINT",
+              "num_special_names": "BIGINT", "num_without_begin": "BIGINT",
+              "num_answer_elsewhere": "BIGINT"}'
+        ) AS checks
+    FROM store.cell c
+    JOIN store.artifact a ON a.artifact = c.cell
+    JOIN store.score s ON s.cell = c.cell AND s.is_default
+    WHERE c.status = 'done' AND (a.result->'checks') IS NOT NULL
+)
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    seed,
+    benchmark,
+    task,
+    eval_length,
+    nullif(
+        concat_ws(
+            '; ',
+            checks.num_cut || CASE WHEN checks.num_cut > 0 THEN ' lost their middle' END,
+            checks.num_without_begin || CASE WHEN checks.num_without_begin > 0
+                THEN ' lack the beginning-of-text token, which the model needs' END,
+            CASE WHEN checks.begin_tokens_max > 1
+                THEN 'one begins with ' || checks.begin_tokens_max || ' beginning-of-text tokens'
+            END,
+            checks.num_special_names || CASE WHEN checks.num_special_names > 0
+                THEN ' spell the name of a special token' END,
+            checks.num_answer_elsewhere || CASE WHEN checks.num_answer_elsewhere > 0
+                THEN ' state the answer in a second place' END
+        ),
+        ''
+    ) AS problem,
+    num_samples,
+    checks.*,
+    cell
+FROM counted
+ORDER BY study, position;
+
+COMMENT ON VIEW prompt_checks IS
+    'Checks of the prompts of done cells, one row per study and cell with prompts that were evaluated since lce has these checks.';
+COMMENT ON COLUMN prompt_checks.problem IS
+    'What is wrong with how many prompts, in words; NULL if nothing is.';
+COMMENT ON COLUMN prompt_checks.num_samples IS 'Number of scored samples.';
+COMMENT ON COLUMN prompt_checks.begin_tokens_min IS
+    'Fewest beginning-of-text tokens at the start of a prompt; NULL if the tokenizer has none.';
+COMMENT ON COLUMN prompt_checks.begin_tokens_max IS
+    'Most beginning-of-text tokens at the start of a prompt; NULL if the tokenizer has none.';
+COMMENT ON COLUMN prompt_checks.num_cut IS
+    'Number of prompts that lost their middle, because they were longer than the cell''s length.';
+COMMENT ON COLUMN prompt_checks.num_special_names IS
+    'Number of prompts whose text spells the name of a special token.';
+COMMENT ON COLUMN prompt_checks.num_without_begin IS
+    'Number of prompts without the beginning-of-text token that the model needs; 0 for models that need none.';
+COMMENT ON COLUMN prompt_checks.num_answer_elsewhere IS
+    'Number of prompts that state the answer outside its neighbourhood too; NULL if prompts have no such neighbourhood.';
+
 CREATE VIEW study_samples AS
 SELECT
     c.study,

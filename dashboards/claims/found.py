@@ -178,7 +178,7 @@ def _said(row: Row, several: bool) -> str:
         here = "in this study, " if row["family"] == "exploratory" else ""
         return (
             f"{here}{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
-            f" {evidence}{' (exploratory)' if here else ''}"
+            f" {evidence}{' (exploratory)' if here else ''}{wording.explained(row)}"
         )
     if row["verdict"] == "the same":
         return (

@@ -49,6 +49,12 @@ _QUERIES = {
     """,
     "costs": "FROM costs WHERE study = $study",
     "same": "FROM same_computation WHERE study = $study",
+    "checks": """
+        SELECT base_model, benchmark, eval_length, problem, string_agg(DISTINCT task, ', ') AS tasks
+        FROM prompt_checks
+        WHERE study = $study AND problem IS NOT NULL
+        GROUP BY ALL ORDER BY ALL
+    """,
     "amendments": "FROM amendments WHERE study = $study",
     "cells": """
         SELECT base_model, status, count(*) AS number FROM cells WHERE study = $study GROUP BY ALL
@@ -87,6 +93,8 @@ class Summary:
     same: list[Row]
     amendments: list[Row]
     cells: list[Row]
+    checks: list[Row]
+    """Problems of prompts, by benchmark and length."""
 
     @cached_property
     def base_model(self) -> str:
@@ -220,6 +228,12 @@ class Summary:
     def distrust(self) -> Iterator[str]:
         """Yield the reasons to distrust the results."""
         yield from self._few()
+        yield from self._explained()
+        for row in self.checks:
+            yield (
+                f"Prompts of {row['benchmark']} ({row['tasks']}) at {row['eval_length']:,} tokens:"
+                f" {row['problem']}."
+            )
         for (name, length), number, total in self._ceilings():
             yield (
                 f"{number} of {total} methods score at most {1 - CEILING:g} or at least {CEILING:g}"
@@ -249,6 +263,23 @@ class Summary:
         for entry in self.expected:
             if entry.withdrawn_after is not None:
                 yield f'Withdrawn {stage(entry.withdrawn_after)}: "{entry.text}".'
+
+    def _explained(self) -> Iterator[str]:
+        better = [row for row in self.pairs if row["verdict"] == "better"]
+        explained = [row for row in better if row["explained_by"]]
+        if explained:
+            named = [
+                f"{one.label} over {other.label} on {row['benchmark']} at {row['eval_length']:,}"
+                f" tokens ({row['explained_by']})"
+                for row in explained
+                for one, other in [Variant.pair(row)]
+            ]
+            yield (
+                f"{len(explained):,} of {len(better):,} significant differences say nothing about"
+                " long contexts: without the context (no_context), or with only the answer's"
+                " neighbourhood (local_context), the methods differ as much or more:"
+                f" {listed(named)}."
+            )
 
     def _few(self) -> Iterator[str]:
         trained = [row for row in self.pairs if row["generalises_to"] != "prompts"]

@@ -37,6 +37,9 @@ EXPLAINED = (
     " seeds. The smallest detectable difference is the one that the test finds in four of five"
     " studies; smaller ones may exist. The number of seeds or samples that would decide a"
     " comparison assumes that the true difference equals the measured one."
+    " A control prompt lacks the context (no_context), or has only the answer's neighbourhood"
+    " (local_context). It explains a difference if the methods also differ on it, and the interval"
+    " of the difference in score minus control score reaches 0."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
@@ -110,6 +113,13 @@ def gap(row: Mapping[str, Any]) -> str:
     if difference < 0 and low is not None and high is not None:
         low, high = -high, -low
     return f"{relation} {formats.estimate(abs(difference), low, high)}{unit(row)}"
+
+
+def explained(row: Mapping[str, Any]) -> str:
+    """Return a clause that names the controls which explain the difference; "" if none does."""
+    if not row["explained_by"]:
+        return ""
+    return f"; the control prompts explain this ({row['explained_by']})"
 
 
 def averaged(row: Mapping[str, Any]) -> str:

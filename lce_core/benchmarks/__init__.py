@@ -7,6 +7,7 @@ benchmarks that score the loss on running text. Both derive from `Benchmark`.
 from __future__ import annotations
 
 from lce_core.benchmarks._base import (
+    CONTROLS,
     Benchmark,
     CellData,
     CellRequest,
@@ -37,6 +38,7 @@ from lce_core.benchmarks._prompted.benchmark import (
     strata,
 )
 from lce_core.benchmarks._prompted.chat import chat_ids
+from lce_core.benchmarks._prompted.controls import occurrences
 from lce_core.benchmarks._prompted.filling import (
     cut_middle,
     cut_middle_to_fit,
@@ -59,6 +61,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     blank_prompt,
     decoded,
     encode,
+    encoded,
     generator,
     long_streams,
     passed_share,
@@ -98,6 +101,7 @@ from lce_core.registry import Examples, Registry, Source
 
 __all__ = [
     "BENCHMARKS",
+    "CONTROLS",
     "DATA_SETS",
     "DEFAULT_SPAN",
     "ESSAYS",
@@ -140,6 +144,7 @@ __all__ = [
     "decoded",
     "document_tokens",
     "encode",
+    "encoded",
     "essays",
     "fact_of_files",
     "generator",
@@ -151,6 +156,7 @@ __all__ = [
     "margin_score",
     "mean_score",
     "num_windows",
+    "occurrences",
     "over_document_losses",
     "over_documents",
     "over_tokens",

@@ -95,6 +95,14 @@ class Sample:
     prompt_end: str | None = None
     likeliest: str | None = None
     """Most likely of the labels that could answer the prompt."""
+    no_context: float | None = None
+    local_context: float | None = None
+    """Score of the same prompt with only the answer's neighbourhood as context, as `no_context` is
+    without any; None if it was not measured."""
+
+
+CONTROLS = ("no_context", "local_context")
+"""Fields of `Sample` with the scores of control prompts, in the order of `Prompt.controls`."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,10 @@ class CellResult:
     """Mean NLL in nats of each bin of token positions, as (first position of the bin, mean)."""
     sequences: Sequences = field(default_factory=Sequences)
     """Tokens of all windows or prompts, without answers; a shared prefix counts for each prompt."""
+    control_sequences: Sequences = field(default_factory=Sequences)
+    """Tokens of all control prompts."""
+    checks: Mapping[str, int] = field(default_factory=dict)
+    """Counts of invalid prompts (`prompt_checks`)."""
     prompts_sha256: str | None = None
     """sha256 over the token ids of all prompts in order; `lce prompt` compares it."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
@@ -310,6 +322,10 @@ class Benchmark(Plugin):
         the default, means that one seed can draw any number of samples.
         """
         return None
+
+    def control_sequences(self, task: str) -> Sequences:
+        """Predict number and length of the control prompts; by default none."""
+        return Sequences()
 
     def answers(self, task: str) -> Answers:
         """Return number and maximum tokens of a cell's generated answers; by default none."""

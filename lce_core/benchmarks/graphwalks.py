@@ -29,6 +29,7 @@ from lce_core.benchmarks import (
     blank_prompt,
     calls,
     encode,
+    encoded,
 )
 from lce_core.errors import SpecError
 
@@ -72,15 +73,16 @@ class GraphWalks(PromptBenchmark):
         """Ask about one node of the largest graph that fits."""
         seed = int(rng.integers(2**62))
 
-        def asked(count: int) -> tuple[str, list[str]]:
+        def asked(count: int) -> tuple[str, str, list[str]]:
             own = np.random.default_rng([seed, count])
             edges = drawn_graph(MAX_NODES + count, own)
             operation, nodes = _question(request.task, edges, own)
-            return prompt_text(edges, operation), nodes
+            return prompt_text(edges, operation), prompt_text((), operation), nodes
 
         count = self.parts_that_fit(request, lambda count: asked(count)[0])
-        text, nodes = asked(count)
-        return Prompt(self.fitted(request, text), final_answer(nodes))
+        text, bare, nodes = asked(count)
+        ids, controls = self.fitted(request, text), encoded(request, bare)
+        return Prompt(ids, final_answer(nodes), controls=controls)
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the tokens of two edges, an upper bound of what one more edge needs."""

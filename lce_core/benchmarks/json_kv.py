@@ -29,6 +29,7 @@ from lce_core.benchmarks import (
     blank_prompt,
     calls,
     encode,
+    encoded,
 )
 
 INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
@@ -74,7 +75,14 @@ class JsonKv(PromptBenchmark):
                 pairs.insert(round(place * len(pairs)), pair)
             return prompt_text(pairs, examples, asked[0])
 
-        return Prompt(self.filled(request, text), asked[1], float(depth))
+        return Prompt(
+            self.filled(request, text),
+            asked[1],
+            float(depth),
+            controls=encoded(
+                request, *(prompt_text(shown, examples, asked[0]) for shown in ([], [asked]))
+            ),
+        )
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
         return [float(_depth(index)) for index in range(len(draws))]

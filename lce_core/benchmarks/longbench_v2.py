@@ -32,6 +32,7 @@ from lce_core.benchmarks import (
     blank_prompt,
     calls,
     cut_middle_to_fit,
+    encode,
     read_rows,
     spread,
     token_ids,
@@ -110,7 +111,9 @@ class LongBenchV2(PromptBenchmark):
         prompts = []
         for index in spread(len(own), self.num_prompts(request.task)):
             row = own[index]
+            whole = encode(request, prompt_text(row))
             context = np.array(cut_middle_to_fit(request, prompt_text(row), room), dtype=np.int64)
+            bare = cut_middle_to_fit(request, prompt_text({**row, "context": ""}), room)
             prompts.append(
                 Prompt(
                     np.concatenate([context, begun]),
@@ -118,6 +121,8 @@ class LongBenchV2(PromptBenchmark):
                     labels=LABELS,
                     context_tokens=len(context),
                     cluster=fingerprint([row["context"]])[:12],
+                    controls=((*bare, *begun.tolist()),),
+                    is_cut=context.tolist() != whole,
                 )
             )
         return prompts

@@ -40,6 +40,7 @@ from lce_core.benchmarks import (
     calls,
     chat_ids,
     encode,
+    encoded,
     read_rows,
     spread,
 )
@@ -150,7 +151,15 @@ class Mrcr(PromptBenchmark):
             ids = np.array(encode(request, whole), dtype=np.int64)
         if not request.eval_length < 2 * (len(ids) + NEW_TOKENS) <= 2 * request.eval_length:
             return None
-        return Prompt(ids, answer, depth, evidence=text)
+        kept = [[len(turns) - 1], [needle - 1, needle, len(turns) - 1]]
+        if self.chat:
+            chats = [[messages[at] for at in some] for some in kept]
+            bare = [chat_ids(request, chat, self.system_prompt).tolist() for chat in chats]
+            controls = tuple(map(tuple, bare))
+        else:
+            texts = ["".join(turns[at] for at in some) for some in kept]
+            controls = encoded(request, *(f"{one}{ROLES['assistant']}:" for one in texts))
+        return Prompt(ids, answer, depth, evidence=text, controls=controls)
 
 
 def similarity(answer: str, reference: str, random_string: str) -> float:

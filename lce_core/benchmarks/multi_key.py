@@ -54,7 +54,6 @@ from lce_core.benchmarks import (
     keys_of,
     margin_score,
     passed_share,
-    prompts_sha256,
     read_documents,
     score,
     token_ids,
@@ -208,7 +207,7 @@ class MultiKey(PromptBenchmark):
             replace(sample, nll=means["nll"][text], nll_beyond=beyond[text] if beyond else None)
             for sample, text in zip(samples, texts, strict=True)
         ]
-        return CellResult(
+        result = CellResult(
             scores=(
                 *self.scores(samples),
                 *(
@@ -216,12 +215,12 @@ class MultiKey(PromptBenchmark):
                     for metric, values in means.items()
                 ),
             ),
-            samples=self.with_ends(request, prompts, samples),
+            samples=tuple(samples),
             token_nll=bin_means(totals, seen.sum(axis=0), DEFAULT_SPAN),
             sequences=sequences,
-            prompts_sha256=prompts_sha256(prompts),
             arrays={"nll": losses.astype(np.float16)},
         )
+        return self.checked(request, prompts, result)
 
     def _text_means(self, losses: NDArray[np.float32]) -> dict[str, list[float]]:
         """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text.
@@ -311,6 +310,10 @@ class MultiKey(PromptBenchmark):
                 context_tokens=len(context),
                 labels=(fact.key, *fact.absent),
                 inserted=tuple(inserted),
+                controls=tuple(
+                    tuple(np.concatenate([begin, *shown, fact.question]).tolist())
+                    for shown in ((), (fact.sentence,))
+                ),
             )
 
 

@@ -38,6 +38,7 @@ from lce_core.benchmarks import (
     Source,
     blank_prompt,
     calls,
+    encoded,
     read_rows,
     read_text,
 )
@@ -145,6 +146,9 @@ class NoLiMa(PromptBenchmark):
             # No two prompts share a text, so the question is only the last token.
             context_tokens=len(ids) - 1,
             cluster=pair.name,
+            controls=encoded(
+                request, *(prompt_text(pair.template, text, question) for text in ("", needle))
+            ),
         )
 
 

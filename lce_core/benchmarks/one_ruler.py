@@ -41,6 +41,7 @@ from lce_core.benchmarks import (
     Source,
     Stream,
     calls,
+    encoded,
     long_streams,
     random_slice,
     read_text,
@@ -170,6 +171,8 @@ class OneRuler(PromptBenchmark):
         ids = self.filled(request, lambda count: prompt_text(hidden(count)[0], queries))
         reference = ", ".join(wanted)
         wrong = [values[0]] if task.absent else absent_numbers(wanted, draw)
+        local = " ".join(needle for needle in needles if facts[needle] in wanted)
+        shown = [""] if task.absent else ["", local]
         return Prompt(
             ids,
             reference,
@@ -178,6 +181,7 @@ class OneRuler(PromptBenchmark):
             # No two prompts share a text, so the question is only the last token.
             context_tokens=len(ids) - 1,
             references=wanted,
+            controls=encoded(request, *(prompt_text(text, queries) for text in shown)),
         )
 
 

@@ -28,6 +28,7 @@ from lce_core.benchmarks import (
     blank_prompt,
     calls,
     encode,
+    encoded,
     strata,
     too_long,
 )
@@ -123,7 +124,14 @@ class Passkey(Worded):
             wording = WORDINGS.index(request.task)
             ids = encode(request, prompt_text(key, before, garbage - before, wording))
             if len(ids) + NEW_TOKENS <= request.eval_length or garbage == 0:
-                return Prompt(np.array(ids, dtype=np.int64), str(key), 100 * share)
+                frame = INSTRUCTIONS[wording], QUESTIONS[wording]
+                local = FACTS[wording].format(key=key).join(["\n", "\n"])
+                return Prompt(
+                    np.array(ids, dtype=np.int64),
+                    str(key),
+                    100 * share,
+                    controls=encoded(request, "\n".join(frame), local.join(frame)),
+                )
             garbage = max(0, garbage - step)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,16 +138,6 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
         np.array_equal(a.ids, b.ids) and a.reference == b.reference and a.depth == b.depth
         for a, b in zip(one, other, strict=True)
     )
-
-
-def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:
-    """Return the positions of the prompt's evidence, or else its reference, from 0 to 1."""
-    if not in_words:
-        key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
-        return [int(place) / len(prompt.ids) for place in np.flatnonzero(prompt.ids == key)]
-    text = str(request.tokenizer.decode(prompt.ids, skip_special_tokens=True))
-    pattern = rf"(?<!\w){re.escape(prompt.evidence or prompt.reference)}(?!\w)"
-    return [match.start() / len(text) for match in re.finditer(pattern, text)]
 
 
 def gold_answer(prompt: Prompt) -> str:

@@ -12,12 +12,14 @@ import numpy as np
 
 from lce_core.benchmarks import (
     BENCHMARKS,
+    CONTROLS,
     Benchmark,
     CellRequest,
     CellResult,
     Kind,
     PromptBenchmark,
     TextBenchmark,
+    occurrences,
 )
 from lce_core.contracts import plugins
 from lce_core.contracts.benchmark_cases import (
@@ -29,7 +31,6 @@ from lce_core.contracts.benchmark_cases import (
     fresh,
     gold_answer,
     line_tokenizer,
-    occurrences,
     request_for,
     roomy,
     score_of,
@@ -163,7 +164,7 @@ def check_hidden(case: Case) -> None:
         for prompt in case.benchmark.prompts(request):
             if prompt.depth is None or len(prompt.references) > 1:
                 continue
-            places = occurrences(prompt, request, in_words=case.in_words)
+            places = occurrences(request, prompt, in_words=case.in_words)
             if not case.in_words:
                 assert len(places) == 1, f"{task}: the key occurs {len(places)} times"
             stated = prompt.evidence or prompt.reference
@@ -180,7 +181,7 @@ def check_depths(case: Case) -> None:
         request = roomy(request_for(case, task))
         found = []
         for prompt in case.benchmark.prompts(request):
-            places = occurrences(prompt, request, in_words=case.in_words)
+            places = occurrences(request, prompt, in_words=case.in_words)
             one = len(prompt.right_answers) == 1
             if prompt.depth is not None and places and one:
                 found.append((prompt.depth, places[0]))
@@ -188,6 +189,27 @@ def check_depths(case: Case) -> None:
         deep = [place for depth, place in found if depth > 65]
         if shallow and deep:
             assert max(shallow) < min(deep), f"{task}: a larger depth is not later in the prompt"
+
+
+def check_controls(case: Case) -> None:
+    """Check that control prompts are shorter, and that the answer's neighbourhood states it."""
+    for task in case.benchmark.tasks():
+        request = request_for(case, task)
+        for prompt in case.benchmark.prompts(request):
+            short = [replace(prompt, ids=np.array(ids)) for ids in prompt.controls]
+            sizes = [len(one.ids) for one in (*short, prompt)]
+            assert sizes == sorted(sizes), (
+                f"{task}: control prompts of {sizes[:-1]} tokens for a prompt of {sizes[-1]};"
+                " expected the one without context first, and none longer than the prompt"
+            )
+            stated = [
+                len(occurrences(request, one, in_words=case.in_words)) for one in (*short, prompt)
+            ]
+            if len(short) == len(CONTROLS):
+                assert stated[0] < stated[1] or stated[0] == stated[2], (
+                    f"{task}: the answer occurs {stated[0]} times in the prompt without its"
+                    f" context, {stated[1]} times with its neighbourhood; expected more"
+                )
 
 
 def check_oracle(case: Case) -> None:
@@ -225,10 +247,12 @@ def check_early_stop(case: Case) -> None:
 def check_cell(case: Case) -> None:
     """Check an evaluation of the toy model: scores, intervals, samples and tokens are valid."""
     steps: list[tuple[int, int]] = []
+    prompted = isinstance(case.benchmark, PromptBenchmark)
+    benchmark = case.benchmark.model_copy(update={"controls": True} if prompted else {})
     for task in evaluated_tasks(case):
         request = request_for(case, task)
         request = replace(request, report=lambda done, total: steps.append((done, total)))
-        result = case.benchmark.evaluate(request)
+        result = benchmark.evaluate(request)
         metrics = [score.metric for score in result.scores]
         assert case.benchmark.default_metric in metrics
         assert len(set(metrics)) == len(metrics)
@@ -376,6 +400,7 @@ OF_PROMPTS: tuple[BenchmarkCheck, ...] = (
     check_independent,
     check_hidden,
     check_depths,
+    check_controls,
     check_oracle,
     check_early_stop,
     check_excerpt,

@@ -21,6 +21,10 @@ SAMPLES = pa.schema(
     }
 )
 """Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
+CONTROLLED_SAMPLES = pa.unify_schemas(
+    [SAMPLES, pa.schema({"no_context": pa.float64(), "local_context": pa.float64()})]
+)
+"""Schema of the same file if the cell has controls."""
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})

@@ -31,6 +31,7 @@ from lce_core.study.step_cost import (
     evaluation_cost,
     finetune_cost,
     pretraining_cost,
+    total_cost,
 )
 from lce_core.study.variants import variant_name
 
@@ -359,6 +360,14 @@ class CellSpec(StepSpec):
 
     def cost(self, step: Step) -> StepCost:
         """Predict the cost, from the lengths of the data set's prompts if the plan knows them."""
+        cost = self.prompts_cost(step)
+        for length, number in self.benchmark.control_sequences(self.task).counts.items():
+            asked = Answers(number, self.benchmark.answers(self.task).longest)
+            cost = total_cost([cost, self._with_answers(number * length, length, asked)])
+        return cost
+
+    def prompts_cost(self, step: Step) -> StepCost:
+        """Predict the cost without control prompts."""
         answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
@@ -370,9 +379,9 @@ class CellSpec(StepSpec):
             length = min(length, tokens / answers.number)
         return self._with_answers(tokens, length, answers)
 
-    def cost_of(self, sequences: Sequences) -> StepCost:
+    def cost_of(self, *prompts: Sequences) -> StepCost:
         """Return a finished cell's cost without generated tokens, from its prompts' lengths."""
-        return self._cost(sequences.num_tokens, sequences.mean_length)
+        return total_cost([self._cost(one.num_tokens, one.mean_length) for one in prompts])
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
         decoding = decoding_cost(

@@ -145,6 +145,43 @@ def test_one_training_run_is_compared_over_prompts_by_mcnemars_test(tmp_path):
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high), abs=0.03)
 
 
+def test_a_control_explains_what_a_method_gains_without_the_context(tmp_path):
+    """A method that guesses from the question gains nothing; one that reads does, by McNemar."""
+    drawn = np.random.default_rng(3).random(120)
+
+    def cell(method: str, known: float, read: float, local: float) -> Answered:
+        """The method knows a share of the answers, and finds more in the text or its sentence."""
+        right, bare, near = ((drawn < share).astype(float) for share in (read, known, local))
+        return passkey(method, 512, right, controls={"no_context": bare, "local_context": near})
+
+    cells = [
+        cell("none", 0.1, 0.2, 0.9), cell("yarn", 0.1, 0.7, 0.9), cell("pi", 0.6, 0.7, 0.9),
+        cell("ntk", 0.5, 0.6, 0.95), cell("longrope", 0.1, 0.6, 0.4),
+    ]  # fmt: skip
+    catalog = written(tmp_path / "c.duckdb", cells)
+    rows = ask(catalog, "FROM paired_difference WHERE other_method IN ('none', 'longrope')")
+    found = {(row["method"], row["other_method"]): row for row in rows}
+    explained = {pair: row["explained_by"] for pair, row in found.items()}
+    assert explained["yarn", "none"] is None
+    assert explained["pi", "none"] == explained["ntk", "none"] == "no_context"
+    # Better by 0.1 on the prompts and by 0.5 on the sentence alone; the base model only on that.
+    assert explained["yarn", "longrope"] == "local_context"
+    assert explained["longrope", "none"] is None
+
+    def scores(method: str) -> dict[str, Any]:
+        (one,) = [one for one in cells if one.method == method]
+        return {"all": np.array(one.scores), **one.controls}
+
+    for method, other in (("pi", "none"), ("yarn", "none")):
+        ours, theirs = scores(method), scores(other)
+        bare = ours["no_context"] - theirs["no_context"]
+        beyond = ours["all"] - theirs["all"] - bare
+        differs = bool(bare.any()) and stats.ttest_1samp(bare, 0).pvalue <= 0.05
+        remains = bool(beyond.any()) and stats.ttest_1samp(beyond, 0).pvalue <= 0.05
+        assert not remains or beyond.mean() > 0
+        assert (explained[method, other] is not None) == (differs and not remains)
+
+
 def test_more_prompts_of_a_document_add_no_evidence(tmp_path):
     rows = []
     for copies in (2, 8):

@@ -305,7 +305,12 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "depths run backwards": (
         "passkey",
         benchmarks.check_depths,
-        ("str(key), 100 * share)", "str(key), 100 - 100 * share)"),
+        ("                    100 * share,", "                    100 - 100 * share,"),
+    ),
+    "a control without the sentence that states the answer": (
+        "passkey",
+        benchmarks.check_controls,
+        ("local = FACTS[wording].format(key=key)", "local = FACTS[wording].format(key=0)"),
     ),
     "a plan believes that any held-out text will do": (
         "babilong",

@@ -118,6 +118,13 @@ def test_what_to_distrust_names_its_reasons(made):
         "Fewer than 10 independent documents or prompts: ",
     ):  # fmt: skip
         assert reason in text
+    known = [row | {"explained_by": row["method"] == "yarn" and "no_context"} for row in made.pairs]
+    cut = {"benchmark": "ruler", "tasks": "vt", "eval_length": 512, "problem": "3 lost the end"}
+    text = " ".join(replace(made, pairs=known, checks=[cut]).distrust())
+    better = [bool(row["explained_by"]) for row in known if row["verdict"] == "better"]
+    assert f"{sum(better)} of {len(better)} significant differences say nothing about long" in text
+    assert "yarn over none on passkey at 256 tokens (no_context)" in text
+    assert "Prompts of ruler (vt) at 512 tokens: 3 lost the end." in text
     stuck = [row | {"value": 1.0} for row in made.means if row["benchmark"] == "passkey"]
     assert "5 of 5 methods" in " ".join(replace(made, means=stuck).distrust())
     one_run = [row | {"generalises_to": "one training run"} for row in made.pairs]

@@ -6,15 +6,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score, score
+from lce_core.benchmarks._base import (
+    CONTROLS,
+    Benchmark,
+    CellRequest,
+    CellResult,
+    Sample,
+    Score,
+    score,
+)
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.chat import Frame
+from lce_core.benchmarks._prompted.controls import (
+    CONTROL_TOKENS,
+    control_prompts,
+    control_scores,
+    prompt_checks,
+)
 from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
 from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
 from lce_core.benchmarks._prompted.labels import compared, label_scores
@@ -32,6 +46,7 @@ from lce_core.benchmarks._prompted.retrieval import (
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
+from lce_core.progress import no_progress
 from lce_core.statistics.estimates import Estimate, mean_estimate
 
 
@@ -70,6 +85,9 @@ class PromptBenchmark(Benchmark):
     length includes the template's tokens."""
     system_prompt: str | None = None
     """System prompt of the chat; None leaves it to the template."""
+    controls: bool = False
+    """True also answers each prompt without its context (metric `no_context`) and with only the
+    neighbourhood of the answer, such as the sentence that states it (`local_context`)."""
 
     @model_validator(mode="after")
     def _require_a_chat(self) -> Self:
@@ -185,6 +203,11 @@ class PromptBenchmark(Benchmark):
         each = self.prompt_tokens(task, eval_length) if self.in_words else eval_length
         return self.num_prompts(task) * self.prompts_per_sample(task) * each
 
+    def control_sequences(self, task: str) -> Sequences:
+        number = len(CONTROLS) * self.num_prompts(task) * self.prompts_per_sample(task)
+        length = CONTROL_TOKENS if self.in_words else 2
+        return Sequences({length: number} if self.controls else {})
+
     def answers(self, task: str) -> Answers:
         return Answers(self.num_prompts(task), self.longest_answer(task))
 
@@ -192,10 +215,28 @@ class PromptBenchmark(Benchmark):
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
         samples = self.samples(request, prompts)
-        return CellResult(
-            scores=(*self.scores(samples), *label_scores(samples)),
+        scores = (*self.scores(samples), *label_scores(samples))
+        found = CellResult(scores=scores, samples=samples, sequences=sequences)
+        return self.checked(request, prompts, found)
+
+    def checked(
+        self, request: CellRequest, prompts: Sequence[Prompt], found: CellResult
+    ) -> CellResult:
+        """Add the controls, the checks of the prompts, and the ends and digest of the prompts."""
+        samples, lengths = found.samples, list[int]()
+        for name in CONTROLS if self.controls else ():
+            if short := control_prompts(prompts, name):
+                scored = self.samples(replace(request, report=no_progress), short)
+                columns: list[dict[str, Any]] = [{name: one.score} for one in scored]
+                pairs = zip(samples, columns, strict=True)
+                samples = tuple(replace(one, **column) for one, column in pairs)
+                lengths += [len(one.ids) for one in short]
+        return replace(
+            found,
+            scores=(*found.scores, *control_scores(samples)),
             samples=self.with_ends(request, prompts, samples),
-            sequences=sequences,
+            control_sequences=Sequences.of(lengths),
+            checks=prompt_checks(request, prompts, in_words=self.in_words),
             prompts_sha256=prompts_sha256(prompts),
         )
 

@@ -78,6 +78,10 @@ class Frame:
             ids=np.concatenate([self.before, prompt.ids[self.begin :], self.after]),
             context_tokens=prompt.context_tokens and prompt.context_tokens + moved,
             inserted=inserted if prompt.inserted else (),
+            controls=tuple(
+                (*self.before.tolist(), *ids[self.begin :], *self.after.tolist())
+                for ids in prompt.controls
+            ),
         )
 
 

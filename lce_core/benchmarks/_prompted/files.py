@@ -74,7 +74,7 @@ def _from_bytes(content: bytes) -> tuple[Prompt, ...] | None:
 
 
 def _as_field(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_as_field, value)) if isinstance(value, list) else value
 
 
 def _sweep(folder: Path) -> None:

@@ -94,9 +94,10 @@ class KeyTask:
             filled = np.insert(text, np.repeat(places, len(before_key) + 1), hidden)
             prompt_ids = np.concatenate([filled, before_query, [keys.first_query + families[0]]])
             prompt_ids = prompt_ids.astype(np.int64)
-            prompts.append(Prompt(prompt_ids, token_name(request, int(ids[0])), depth))
+            asked = [Prompt(prompt_ids, token_name(request, int(ids[0])), depth)]
             if self.num_queries > 1:
-                prompts += _other_queries(request, prompts[-1])
+                asked += _other_queries(request, asked[0])
+            prompts += [_controlled(request, one, before_key, before_query) for one in asked]
         return prompts
 
     def _num_keys(self, base_model: LanguageModel) -> int:
@@ -113,6 +114,14 @@ class KeyTask:
     def _repeated(self, request: CellRequest) -> Stream:
         line = encode(request, f"{self.line}\n", special_tokens=False)
         return np.array(line * (1 + 2 * request.eval_length // len(line)), dtype=np.uint32)
+
+
+def _controlled(
+    request: CellRequest, prompt: Prompt, before_key: TokenIds, before_query: TokenIds
+) -> Prompt:
+    key = np.atleast_1d(request.tokenizer.convert_tokens_to_ids(prompt.reference)).tolist()
+    bare = (*before_query.tolist(), int(prompt.ids[-1]))
+    return replace(prompt, controls=(bare, (*before_key.tolist(), *key, *bare)))
 
 
 def _other_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:

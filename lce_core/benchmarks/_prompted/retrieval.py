@@ -56,6 +56,12 @@ class Prompt:
     so they are at least two, with `reference` among them."""
     inserted: tuple[int, ...] = ()
     """Indices in the context of inserted sentences: start, end (exclusive), start, end, ..."""
+    controls: tuple[tuple[int, ...], ...] = ()
+    """Token ids of the same prompt without its context and, as a second entry, with only the
+    neighbourhood of the answer as context, such as the sentence that states it. Empty: the prompt
+    has no context that could be left out. One entry: the answer has no single neighbourhood."""
+    is_cut: bool = False
+    """True if the prompt lost its middle, because it was longer than the cell's length."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
@@ -185,6 +191,11 @@ def encode(
     if special_tokens and end is not None and ids and ids[-1] == end and _appends_end(tokenizer):
         del ids[-1]
     return ids
+
+
+def encoded(request: CellRequest, *texts: str) -> tuple[tuple[int, ...], ...]:
+    """Return the token ids of whole prompts, such as `Prompt.controls`."""
+    return tuple(tuple(encode(request, text)) for text in texts)
 
 
 def _appends_end(tokenizer: PreTrainedTokenizerBase) -> bool:

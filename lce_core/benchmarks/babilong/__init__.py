@@ -135,6 +135,9 @@ class BabiLong(PromptBenchmark):
                 labels=labels(task, one),
                 context_tokens=len(context),
                 cluster=cluster,
+                controls=tuple(
+                    tuple(np.concatenate([head, *shown, ids]).tolist()) for shown in ((), facts)
+                ),
             )
             for one, ids in zip(questions, asked, strict=True)
         ]

@@ -16,6 +16,7 @@ from lce_core.benchmarks import (
     DataSet,
     Prompt,
     encode,
+    encoded,
     last_that_fits,
     read_rows,
     too_long,
@@ -130,7 +131,12 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
     place = min(num_lines - 1, int(depth / 100 * num_lines))
     key, number = lines[place]
     ids = encode(request, prompt_text(lines, key))
-    return Prompt(np.array(ids, dtype=np.int64), str(number), 100 * place / (num_lines - 1))
+    return Prompt(
+        np.array(ids, dtype=np.int64),
+        str(number),
+        100 * place / (num_lines - 1),
+        controls=encoded(request, *(prompt_text(some, key) for some in ([], [lines[place]]))),
+    )
 
 
 def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:

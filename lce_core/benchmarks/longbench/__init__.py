@@ -35,6 +35,7 @@ from lce_core.benchmarks import (
     calls,
     cut_middle,
     cut_middle_to_fit,
+    encode,
     fact_of_files,
     spread,
 )
@@ -117,16 +118,22 @@ class LongBench(PromptBenchmark):
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
-        return [
-            Prompt(
-                np.array(cut(request, task.question(row.context, row.given), room), dtype=np.int64),
-                row.answers[0],
-                references=row.answers,
-                labels=row.classes,
-                cluster=row.document,
+        prompts = []
+        for row in self.rows(request):
+            text = task.question(row.context, row.given)
+            ids = cut(request, text, room)
+            prompts.append(
+                Prompt(
+                    np.array(ids, dtype=np.int64),
+                    row.answers[0],
+                    references=row.answers,
+                    labels=row.classes,
+                    cluster=row.document,
+                    controls=(tuple(cut(request, task.question("", row.given), room)),),
+                    is_cut=ids != encode(request, text),
+                )
             )
-            for row in self.rows(request)
-        ]
+        return prompts
 
     def new_tokens(self, task: str) -> int:
         return TASKS[task].max_new_tokens

@@ -42,6 +42,7 @@ from lce_core.benchmarks import (
     calls,
     cut_middle,
     encode,
+    encoded,
     fact_of_files,
     generator,
     passed_share,
@@ -192,21 +193,33 @@ class ManyShot(PromptBenchmark):
             # The seed excludes task and length, so that fewer examples are a prefix of more.
             rng = generator("many_shot", "examples", request.seed, order)
             first = [shown[i] for i in drawn_order(labels, shots, rng, balanced=self.balanced)]
-            texts += [(prompt_text(first, question.text), question.label) for question in asked]
+            texts += [
+                (prompt_text(first, one.text), prompt_text((), one.text), one.label)
+                for one in asked
+            ]
         return self._encoded(request, texts)
 
-    def _encoded(self, request: CellRequest, texts: list[tuple[str, str]]) -> list[Prompt]:
+    def _encoded(self, request: CellRequest, texts: list[tuple[str, str, str]]) -> list[Prompt]:
         if self.profile == "faithful":
-            ids = [cut_middle(request, text, request.eval_length) for text, _ in texts]
+            whole = [encode(request, text) for text, _, _ in texts]
+            ids = [cut_middle(request, text, request.eval_length) for text, _, _ in texts]
         else:
-            ids = [encode(request, text) for text, _ in texts]
+            whole = ids = [encode(request, text) for text, _, _ in texts]
             needed = max(map(len, ids)) + NEW_TOKENS
             if needed > request.eval_length:
                 what = f"the longest prompt of {request.task} and its answer"
                 raise too_long(request, what, needed, otherwise=" or fewer shots")
         return [
-            Prompt(np.array(row, dtype=np.int64), label, cluster=self._cluster(request, index))
-            for index, (row, (_, label)) in enumerate(zip(ids, texts, strict=True))
+            Prompt(
+                np.array(row, dtype=np.int64),
+                label,
+                cluster=self._cluster(request, index),
+                controls=encoded(request, bare),
+                is_cut=row != all_ids,
+            )
+            for index, (row, all_ids, (_, bare, label)) in enumerate(
+                zip(ids, whole, texts, strict=True)
+            )
         ]
 
     def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:

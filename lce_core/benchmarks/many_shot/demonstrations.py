@@ -85,6 +85,8 @@ def key_demonstrations(
     prompts = []
     for draw in questions:
         own, family = random_slice(streams, len(text[-1]), draw), draw.integers(keys.families)
-        ids = np.concatenate([*shown, own.astype(np.int64), [keys.first_query + family]])
-        prompts.append(Prompt(ids, token_name(request, int(names[family]))))
+        asked = np.append(own.astype(np.int64), keys.first_query + family)
+        name = token_name(request, int(names[family]))
+        controls = (tuple(asked.tolist()),)
+        prompts.append(Prompt(np.concatenate([*shown, asked]), name, controls=controls))
     return prompts

@@ -11,6 +11,7 @@ from lce_core.benchmarks import (
     CellRequest,
     Prompt,
     encode,
+    encoded,
     essays,
     long_streams,
     random_slice,
@@ -78,7 +79,18 @@ def needle_prompt(
         ids = encode(request, prompt, names=bos_leak)
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:
-            return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
+            return Prompt(
+                np.array(ids, dtype=np.int64),
+                fact.answer,
+                float(depth),
+                controls=encoded(
+                    request,
+                    *(
+                        _frame(text, fact.question, WORDINGS.index(request.task))
+                        for text in ("", fact.needle)
+                    ),
+                ),
+            )
         if num_tokens == 0:
             break
         # Decoding and tokenising again can change the number of tokens slightly.

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from lce_core.benchmarks import Prompt
+from lce_core.benchmarks import CellRequest, Prompt, encoded
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 RULER_SEED = 42
@@ -37,8 +37,10 @@ class Draft:
     """Two halves of the prompt, if RULER's first release counts their tokens separately."""
     evidence: str = ""
     """Text at `depth` from which the answer follows, if the answer also stands elsewhere."""
+    controls: tuple[str, ...] = ()
+    """Text without the context and, if the answer has a neighbourhood, with only that context."""
 
-    def prompt(self, ids: list[int]) -> Prompt:
+    def prompt(self, request: CellRequest, ids: list[int]) -> Prompt:
         return Prompt(
             np.array(ids, dtype=np.int64),
             " | ".join(self.references),
@@ -46,6 +48,7 @@ class Draft:
             references=self.references,
             cluster=self.cluster,
             evidence=self.evidence,
+            controls=encoded(request, *self.controls),
         )
 
 

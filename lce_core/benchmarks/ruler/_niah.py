@@ -93,10 +93,19 @@ class Niah:
             context, depths = among_sentences(sentences, hidden, draw.rng, blanks=self._v1)
         queried = draw.rng.sample(range(needles.num_keys), needles.num_queries)
         wanted = [value for key in queried for value in values[key]]
-        shown = {self._needle(keys[key], value) for key in queried for value in values[key]}
+        shown = [self._needle(keys[key], value) for key in queried for value in values[key]]
         at = [depth for depth, fact in zip(depths, hidden, strict=True) if fact in shown]
-        text = _prompt(needles.values, [keys[key] for key in queried], len(wanted), context)
-        return Draft(text, tuple(wanted), float(np.mean(at)), stated=" ".join(wanted))
+        text, *controls = (
+            _prompt(needles.values, [keys[key] for key in queried], len(wanted), one)
+            for one in (context, "", "\n".join(shown))
+        )
+        return Draft(
+            text,
+            tuple(wanted),
+            float(np.mean(at)),
+            stated=" ".join(wanted),
+            controls=tuple(controls),
+        )
 
     def _lines(self, size: int, rng: Random, taken: set[str]) -> list[str]:
         needles = self._needles

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lce_core.benchmarks.ruler._documents import Collection, Question
@@ -32,17 +34,24 @@ class QuestionAnswering:
         question = self._questions[index]
         shown = self._chosen(question, size, draw)
         draw.shuffle(shown)
-        context = "\n\n".join(
-            f"Document {number}:\n{self._documents[document]}"
-            for number, document in enumerate(shown, start=1)
+        text, *controls = (
+            PROMPT.format(context=self._listed(some), question=question.text)
+            for some in (shown, (), question.evidence)
         )
         depths = [percent(shown.index(number), len(shown) - 1) for number in question.evidence]
         return Draft(
-            PROMPT.format(context=context, question=question.text),
+            text,
             tuple(dict.fromkeys(question.answers)),
             float(np.mean(depths)),
             question.cluster,
             f" {list(question.answers)}",
+            controls=tuple(controls),
+        )
+
+    def _listed(self, documents: Sequence[int]) -> str:
+        return "\n\n".join(
+            f"Document {number}:\n{self._documents[document]}"
+            for number, document in enumerate(documents, start=1)
         )
 
     def _chosen(self, question: Question, size: int, draw: Draw) -> list[int]:

@@ -71,7 +71,7 @@ class Search:
             draft = self._draft(place, index)
             ids = encode(self.request, draft.text)
             if len(ids) <= room:
-                best[:] = [draft.prompt(ids)]
+                best[:] = [draft.prompt(self.request, ids)]
             return len(ids)
 
         enough = int(FULL_SHARE * room)

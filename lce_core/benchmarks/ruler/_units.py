@@ -67,7 +67,7 @@ class InUnits:
     def prompts(self, count: int) -> list[Prompt]:
         size = self.common_size()
         drafts = (self.sample(size, index) for index in range(count))
-        return [draft.prompt(ids) for draft, ids in drafts]
+        return [draft.prompt(self.request, ids) for draft, ids in drafts]
 
     def common_size(self) -> int:
         """Return the size that is tried first for every sample: the last at which sample 0 fits.

@@ -59,9 +59,12 @@ class Chain:
         context = " ".join(pieces).replace(". \n", ".\n")
         assigned = "assgined" if self.v1 else "assigned"
         answer = ANSWER.format(count=CHAIN, assigned=assigned, value=value)
-        text = f"{self.task.format(context=context, value=value)}{answer}"
+        text, *controls = (
+            f"{self.task.format(context=one, value=value)}{answer}"
+            for one in (context, "", " ".join(facts))
+        )
         depth = float(np.mean([percent(place, len(pieces)) for place in places]))
-        return Draft(text, tuple(names), depth, stated=f" {names}")
+        return Draft(text, tuple(names), depth, stated=f" {names}", controls=tuple(controls))
 
 
 class VariableTracking:
@@ -92,11 +95,15 @@ class VariableTracking:
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         if self._v1:
             chain = self._chain.draft(size, index, draw)
-            text = f" {self._shown}\n\n{chain.text}"
-            return replace(chain, text=text, counted=(self._shown, chain.text))
+            return _after(f" {self._shown}", chain, counted=self._shown)
         example = _solved(self._example.draft(self._example_blocks, index, draw))
-        chain = self._chain.draft(size, index, draw)
-        return replace(chain, text=f"{example}\n\n{chain.text}", counted=(example, chain.text))
+        return _after(example, self._chain.draft(size, index, draw), counted=example)
+
+
+def _after(example: str, chain: Draft, counted: str) -> Draft:
+    text, *controls = (f"{example}\n\n{one}" for one in (chain.text, *chain.controls))
+    counts = counted, chain.text
+    return replace(chain, text=text, controls=tuple(controls), counted=counts)
 
 
 def _solved(example: Draft) -> str:

@@ -60,8 +60,9 @@ class CommonWords:
         context, common = self._words(size, *repeats, draw)
         joint = "" if self._v1 else " "
         example = f"{COMMON.format(context=shot)}{joint}{numbered(shot_answer)}"
-        text = f"{example}\n{COMMON.format(context=context)}"
-        return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
+        text, bare = (f"{example}\n{COMMON.format(context=one)}" for one in (context, ""))
+        stated = f" {numbered(common)}"
+        return Draft(text, tuple(common), None, stated=stated, controls=(bare,))
 
     def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
         """Return (shuffled list of `size` distinct words as text, its ten common words)."""
@@ -98,7 +99,8 @@ class FrequentWords:
             for _ in range(count)
         ]
         draw.shuffle(text)
-        return Draft(FREQUENT.format(context=" ".join(text)), tuple(words[1:4]), None)
+        whole, bare = (FREQUENT.format(context=" ".join(some)) for some in (text, []))
+        return Draft(whole, tuple(words[1:4]), None, controls=(bare,))
 
 
 def counts(num_words: int, vocabulary: int) -> list[int]:

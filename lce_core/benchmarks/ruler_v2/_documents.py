@@ -88,16 +88,21 @@ class NumberedDocuments:
         shown = [*(question.own if size else question.evidence), *rng.sample(others, size)]
         rng.shuffle(shown)
         names = dict(zip(shown, distinct_numbers(len(shown), rng), strict=True))
-        context = "\n\n".join(f"Document {names[at]}:\n{self._documents[at]}" for at in shown)
         first = question.evidence[0]
         asked = self._task.asked.format(text=self._documents[first], question=question.text)
         wanted = [first] if self._task.answer == "first index" else [*question.evidence]
         references = tuple(names[at] for at in wanted)
         if self._task.answer == "answer":
             references = tuple(dict.fromkeys(question.answers))
+        parts = [
+            [f"Document {names[at]}:\n{self._documents[at]}" for at in some]
+            for some in (shown, (), wanted)
+        ]
+        text, *controls = ("\n\n".join([self._task.head, *one, asked]) for one in parts)
         return Draft(
-            f"{self._task.head}\n\n{context}\n\n{asked}",
+            text,
             references,
             float(np.mean([percent(shown.index(at), len(shown) - 1) for at in wanted])),
             question.cluster,
+            controls=tuple(controls),
         )

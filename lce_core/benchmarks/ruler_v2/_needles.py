@@ -47,8 +47,10 @@ class ManyNeedles:
         facts = [NEEDLE.format(values="numbers", key=asked, value=value) for value in values]
         context, depths = among_lines(lines, facts, rng)
         template = ONE if count == 1 else SEVERAL
-        text = template.format(context=context, query=asked)
-        return Draft(text, tuple(values), float(np.mean(depths)))
+        text, *controls = (
+            template.format(context=one, query=asked) for one in (context, "", "\n".join(facts))
+        )
+        return Draft(text, tuple(values), float(np.mean(depths)), controls=tuple(controls))
 
 
 def _distinct(count: int, rng: Random) -> list[str]:

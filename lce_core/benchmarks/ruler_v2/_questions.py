@@ -152,8 +152,10 @@ class NumberedQuestions:
         if task.kind == "solve":
             references = (asked.question.answer,)
         evidence = asked.question.text if task.kind == "solve" else ""
-        text = prompt_text(task, listed, shots, asked)
-        return Draft(text, references, percent(place, size), evidence=evidence)
+        same = [one for one in listed if one.number == asked.number]
+        text, *controls = (prompt_text(task, one, shots, asked) for one in (listed, [], same))
+        depth = percent(place, size)
+        return Draft(text, references, depth, evidence=evidence, controls=tuple(controls))
 
 
 def prompt_text(

@@ -30,10 +30,14 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
             units.setdefault(CellSpec.unit(step), []).append((step, spec))
         elif spec.benchmark.fills_length or not _follows_length(spec):
             answers = spec.benchmark.answers(spec.task).number
-            tokens = spec.cost(step).tokens / answers if answers else spec.eval_length
+            whole = spec.prompts_cost(step).tokens
+            tokens = whole / answers if answers else spec.eval_length
             # In bf16, choices that are only scored share no prefix.
             if tokens and (answers or spec.evaluation.precision != "bf16"):
-                found[step.fingerprint] = spec.benchmark.distinct_share(spec.task, tokens)
+                share = spec.benchmark.distinct_share(spec.task, tokens)
+                # Control prompts share nothing.
+                unshared = 1 - whole / spec.cost(step).tokens
+                found[step.fingerprint] = share + (1 - share) * unshared
     for cells in units.values():
         found |= _windows_passed_once(sorted(cells, key=lambda cell: CellSpec.rank(cell[0])))
     return {fingerprint: share for fingerprint, share in found.items() if share < 1}

@@ -36,6 +36,8 @@ class Answered:
     """Empty: numbered from 0."""
     depths: Sequence[float] = ()
     """Empty: the answers have no depth."""
+    controls: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Scores of the control prompts, by the control's name."""
     kind: str = ""
     """What a benchmark measures that is not shipped; empty: as the shipped benchmark declares."""
     seeded: bool = True
@@ -140,9 +142,10 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
     depths = cell.depths or [None] * len(cell.scores)
     asked = [
         {"cell": short, "sample": number, "eval_length": cell.eval_length, "score": float(value),
-         "cluster": cluster, "depth": depth}
-        for number, value, cluster, depth in zip(
+         "cluster": cluster, "depth": depth,
+         **{name: float(own[place]) for name, own in cell.controls.items()}}
+        for place, (number, value, cluster, depth) in enumerate(zip(
             samples, cell.scores, clusters, depths, strict=True
-        )
+        ))
     ]  # fmt: skip
     return {"cell": [planned], "artifact": [artifact], "score": [score], "sample": asked}
