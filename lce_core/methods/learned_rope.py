@@ -69,8 +69,8 @@ EVIDENCE = (
 )
 EXAMPLES: Examples = (
     {},
+    {"start": "yarn"},
     {"sharing": "layer"},
     {"sharing": "head", "learning_rate_factor": 10.0},
-    {"start": "yarn"},
 )
 VERSION = 1
