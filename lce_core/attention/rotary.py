@@ -30,6 +30,8 @@ class RequestRotary(nn.Module):
         super().__init__()
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
+        self.own_tables = 0
+        """Tables of cosines that each layer computes for itself instead of sharing them."""
         self.factors: tuple[float, ...] = ()
         """Attention factor of each layer, in the order of the layers."""
         self.num_tokens = 0

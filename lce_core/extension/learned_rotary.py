@@ -36,6 +36,7 @@ class LearnedRotary(RequestRotary):
         self.factor, self.shared = method.learning_rate_factor, method.sharing == "all"
         layers = 1 if self.shared else num_layers
         heads = geometry.num_kv_heads if method.sharing == "head" else 1
+        self.own_tables = 0 if self.shared else heads
         self.log_multipliers = nn.Parameter(torch.zeros(layers, heads, geometry.num_pairs))
         self._start = self._learned = torch.empty(0)
         # A tuple, because the attention modules are parts of the model and not of this module.

@@ -48,10 +48,10 @@ METHOD = LearnedRope
 SOURCE = Source(
     paper="arXiv:2607.10134",
     place="LeRoPE, one log-multiplier per pair; `sharing: head` as in AdaRoPE, arXiv:2607.19363",
-    reference="none published",
-    differs="LeRoPE trains from scratch. AdaRoPE also learns a factor of each head's logits that"
-    " depends on the length. Both learn with optimisers of their own; `learning_rate_factor` acts"
-    " through AdamW, which normalises gradients",
+    reference="own",
+    differs="LeRoPE trains from scratch. AdaRoPE also learns a factor of each head's logits, which"
+    " depends on the length. Neither has published code. `learning_rate_factor` multiplies the"
+    " parameter, which scales its learning rate because AdamW normalises gradients",
 )
 EVIDENCE = (
     frequencies(
