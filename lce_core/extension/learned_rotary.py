@@ -80,7 +80,8 @@ class LearnedRotary(RequestRotary):
         if self.table is None:
             return super().forward(x, position_ids)
         self._check(position_ids)
-        learned = self.frequencies() if torch.is_grad_enabled() else self._learned.to(x.device)
+        learned = self.frequencies() if torch.is_grad_enabled() else self._learned
+        learned = learned.to(x.device)
         positions = position_ids[..., None].double()
         if self.shared:
             return self._of(positions, learned[0, 0], x)
