@@ -16,7 +16,7 @@ from typing import Final
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "interpolation": (
         "pi", "yarn", "ntk_by_parts", "rope_base_method_2", "llama3", "resonance", "drope",
-        "p_rope", "hard_clip", "cope", "nope_hybrid", "longrope", "mr_rope",
+        "p_rope", "hard_clip", "cope", "nope_hybrid", "longrope", "mr_rope", "learned_rope",
     ),
     "base": (
         "ntk_aware", "abf_single_stage", "abf_multi_stage", "harpe", "small_base",

@@ -38,6 +38,9 @@ def _keep_dtype(stock: Applied, architecture: Architecture) -> Applied:
             # Scores stay the same if queries and keys are reordered alike.
             if architecture.adjacent:
                 query, key = _reordered(query, width), _reordered(key, width)
+        elif cos.ndim == 4:
+            # One table per key-value head, (batch, key-value heads, tokens, width).
+            query, key = (_rotated_heads(states, cos, sin, architecture) for states in (query, key))
         elif cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
             query, key = stock(query, key, cos, sin, unsqueeze_dim)
         else:
@@ -73,6 +76,13 @@ def _rotated(
     if architecture.adjacent:
         halves = [torch.stack(halves, dim=-1).flatten(-2)]
     return torch.cat([*halves, states[..., width:]], dim=-1)
+
+
+def _rotated_heads(
+    states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, architecture: Architecture
+) -> torch.Tensor:
+    groups = states.unflatten(1, (cos.shape[1], -1))
+    return _rotated(groups, cos[:, :, None], sin[:, :, None], architecture).flatten(1, 2)
 
 
 def _halves(states: torch.Tensor, *, adjacent: bool) -> tuple[torch.Tensor, torch.Tensor]:

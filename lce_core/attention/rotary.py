@@ -5,8 +5,9 @@ The table is a plain float64 attribute, not a buffer, so casting or saving the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ class RequestRotary(nn.Module):
         super().__init__()
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
+        self.own_tables = 0
+        """Tables of cosines that each layer computes for itself instead of sharing them."""
         self.factors: tuple[float, ...] = ()
         """Attention factor of each layer, in the order of the layers."""
         self.num_tokens = 0
@@ -41,6 +44,9 @@ class RequestRotary(nn.Module):
         self.rest_factor = 1.0
         """Factor of elements that are not rotated. It undoes the attention factor of a base model
         that transformers applies to rotated elements alone."""
+
+    def attach(self, layers: Iterable[Any]) -> None:
+        """Receive the model's layers; for subclasses whose layers rotate by different tables."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Use `table` for texts of up to `num_tokens` tokens, the method's own included."""
@@ -129,6 +135,13 @@ class RequestRotary(nn.Module):
         if self.rest_factor != 1.0:
             cos.rest_factor = self.rest_factor  # type: ignore[attr-defined]
         return cos
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        # Casting the model moves trained parameters to a device but keeps their precision.
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(fn(tensor).device)
+
+        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
 
     def _check(self, position_ids: torch.Tensor) -> None:
         if self._skips_check:

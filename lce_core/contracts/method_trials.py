@@ -46,7 +46,10 @@ def fitting(method: Method) -> list[LanguageModel]:
 
 def extended_models(plugin: type[Method], example: Example) -> Extended:
     method = built(plugin, example)
-    return [(base, extend(stock(base), base, method, target=TARGET)) for base in fitting(method)]
+    return [
+        (base, _taught(extend(stock(base), base, method, target=TARGET)))
+        for base in fitting(method)
+    ]
 
 
 def length_in_reach(extended: ExtendedModel) -> int:
@@ -146,13 +149,17 @@ def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
 def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
     """Return the frequencies that the method's rotary module computes from random parameters."""
     base = next(base for base in BASES if base.geometry == geometry)
-    extended = extend(stock(base), base, method, target=lengths.target)
-    weights = extended.model.model.rotary_emb.parameters()
-    generator = torch.Generator().manual_seed(3)
-    for weight in weights:
-        weight.copy_(0.1 * torch.randn(weight.shape, generator=generator))
+    extended = _taught(extend(stock(base), base, method, target=lengths.target))
     extended.begin_request(lengths.request)
     return [extended.model.model.rotary_emb.table.inv_freq.tolist()]
+
+
+def _taught(extended: ExtendedModel) -> ExtendedModel:
+    """Draw the parameters that the method adds, as if they were trained."""
+    generator = torch.Generator().manual_seed(3)
+    for weight in extended.model.model.rotary_emb.parameters():
+        weight.copy_(0.1 * torch.randn(weight.shape, generator=generator))
+    return extended
 
 
 def with_another_value(

@@ -83,7 +83,7 @@ def stock_form(
             "frequencies that are the same for every request up to the target context",
             "add --length TOKENS to export the frequencies for requests of that many tokens",
         )
-    table = _shared(method, learned_table(method, geometry, lengths, learned))
+    table = _shared(method, learned_table(method, geometry, lengths, num_layers, learned))
     own_factor = table.attention_factor / geometry.attention_factor
     if own_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
         raise SpecError(
@@ -115,7 +115,11 @@ def _refuse_two_tables(method: Method, geometry: RopeGeometry, table: RopeTable)
 
 
 def learned_table(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, learned: Path | None
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    learned: Path | None,
 ) -> RopeTable:
     table = request_table(method, geometry, lengths)
     if method.rotary is None:
@@ -125,7 +129,7 @@ def learned_table(
 
     from lce_core.extension.learned import make_rotary
 
-    rotary = make_rotary(method, geometry, lengths, identity=False, seed=0)
+    rotary = make_rotary(method, geometry, lengths, num_layers, identity=False, seed=0)
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     rotary.begin(table, lengths.request)
@@ -176,8 +180,9 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
     if (table.inv_freq != first).any():
         raise SpecError(
             f"{method.plugin_name}.rope_table",
-            f"different frequencies for each of {len(table.inv_freq)} heads",
-            "one table for all heads, because stock models have only one",
+            f"different frequencies for each of {len(table.inv_freq)}"
+            f" {'heads' if method.rotary is None else 'layers or heads'}",
+            "one table for all layers and heads, because stock models have only one",
             _RUN,
         )
     return replace(table, inv_freq=first.copy())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -42,7 +42,13 @@ class ContinuousRotary(RequestRotary):
     """
 
     def __init__(
-        self, method: Clex, geometry: RopeGeometry, lengths: ContextLengths, *, seed: int = 0
+        self,
+        method: Clex,
+        geometry: RopeGeometry,
+        lengths: ContextLengths,
+        _num_layers: int = 1,
+        *,
+        seed: int = 0,
     ) -> None:
         super().__init__(geometry.rotary_dim, identity=False)
         self.method, self.geometry, self.lengths = method, geometry, lengths
@@ -127,13 +133,6 @@ class ContinuousRotary(RequestRotary):
         rows = [sample_row(int(seed), self.lengths, largest) for seed in seeds]
         sampled = torch.from_numpy(np.stack([row.positions for row in rows])).to(x.device)
         return [row.scale for row in rows], sampled.gather(1, position_ids.expand(len(x), -1))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        # Casting the model moves these weights to a device but keeps their precision.
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.to(fn(tensor).device)
-
-        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,7 +97,7 @@ def extend(
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = "+".join(sorted({choose(*asked, scheme) for scheme in schemes or (None,)}))
-    rotary = make_rotary(method, geometry, lengths, identity=bool(schemes), seed=seed)
+    rotary = make_rotary(method, geometry, lengths, num_layers, identity=bool(schemes), seed=seed)
     rotary.stock_precision = rotation == "stock" and architecture.rounds_cosines
     rotary.repeats_cosines = architecture.repeats_cosines
     if geometry.rotary_dim < geometry.head_dim:
@@ -106,6 +106,7 @@ def extend(
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
     decoder.rotary_emb = rotary
+    rotary.attach(decoder.layers)
     _copy_configuration(model)
     if local is None and getattr(model.config, "sliding_window", None):
         # The window is at least as long as the trained context (`_check_model`), so it never acted.

@@ -23,14 +23,20 @@ _ROTARY = "model.rotary_emb."
 
 
 def make_rotary(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    *,
+    identity: bool,
+    seed: int,
 ) -> RequestRotary:
     """Create the method's rotary module; `seed` draws the parameters that the method adds."""
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
     made = getattr(importlib.import_module(module), name)
-    rotary: RequestRotary = made(method, geometry, lengths, seed=seed)
+    rotary: RequestRotary = made(method, geometry, lengths, num_layers, seed=seed)
     return rotary
 
 

@@ -82,7 +82,7 @@ class Method(Plugin):
     only after fine-tuning, else "optional"."""
     rotary: ClassVar[str | None] = None
     """Import path "module:class" of a rotary module with trained parameters, called with (method,
-    geometry, lengths, seed=...). The seed determines the initial parameters."""
+    geometry, lengths, num_layers, seed=...). The seed determines the initial parameters."""
 
     layers: Layers | None = None
     """Layers that the method changes, counted from 0: a list, or {every: N} for the last of every N
@@ -102,7 +102,7 @@ class Method(Plugin):
         if type(self).insertion is not Method.insertion:
             reason = "a token inserted into texts, which every layer sees"
         elif self.rotary is not None:
-            reason = "trained frequencies, which all layers share"
+            reason = "trained frequencies"
         elif self.family == "none":
             reason = "a method that changes nothing"
         else:

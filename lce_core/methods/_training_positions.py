@@ -69,7 +69,7 @@ def why_not_skip(
     Attention schemes count positions in the row, so all layers must rotate by one table.
     """
     if method.rotary is not None:
-        return "draws positions of its own"
+        return "trains its frequencies"
     layers = layers_of(method, geometry, lengths, num_layers, training=True)
     if len({*layers}) > 1:
         return "has layers that differ"

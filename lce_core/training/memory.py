@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from lce_core.extension.extended_model import checked_layers
+from lce_core.extension.learned import make_rotary
 from lce_core.rope import ContextLengths
 from lce_core.study.cost import num_parameters
 from lce_core.training.recomputation import attention_layers
@@ -212,6 +213,11 @@ def _attention_memory(job: TrainingJob, base: LanguageModel, method: Method) -> 
     if method.rotary is not None:
         # The gradients of trained frequencies need queries and keys in fp32.
         every += 4 * tokens * (heads + kv_heads) * geometry.rotary_dim
+        rotary = make_rotary(
+            method, geometry, lengths, base.shape.num_layers, identity=False, seed=0
+        )
+        # Angles in fp64, cosines and sines in fp32.
+        every += 12 * expanded * rotary.own_tables * geometry.rotary_dim
     states = tokens * (heads + 2 * kv_heads) * geometry.head_dim * product
     shared = kept = peak = 0.0
     fused = False

@@ -52,7 +52,10 @@ def test_the_documents_list_every_shipped_study():
 
 @pytest.fixture(scope="module")
 def studies() -> list[StudySpec]:
-    return [load_study(study_path(name)) for name in ("toy", "toy-beyond", "ramps")]
+    return [
+        load_study(study_path(name))
+        for name in ("toy", "toy-beyond", "ramps", "learned-frequencies")
+    ]
 
 
 def test_every_method_is_in_a_toy_study(studies):

@@ -106,7 +106,7 @@ def source_of(base: LanguageModel, method: Method, folder: Path) -> Path:
     """The checkpoint of a trained model, with what a method learns away from its start."""
     stock(base).save_pretrained(folder)
     if method.rotary is not None:
-        rotary = make_rotary(method, base.geometry, LENGTHS, identity=False, seed=0)
+        rotary = make_rotary(method, base.geometry, LENGTHS, 2, identity=False, seed=0)
         generator = torch.Generator().manual_seed(3)
         drawn = {
             name: 0.1 * torch.randn(tensor.shape, generator=generator)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.errors import SpecError
 from lce_core.extension.extending import extend
+from lce_core.extension.learned import LEARNED
 from lce_core.models import LanguageModel
 from lce_core.rope import RopeGeometry, RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
@@ -179,7 +181,7 @@ def test_schemes_equal_dense_attention_in_that_architecture(kind, chosen, distan
 
 
 @over_architectures
-def test_a_base_per_head_equals_dense_attention(kind, folders):
+def test_a_base_per_head_equals_dense_attention(kind, folders, tmp_path):
     ids, geometry = tokens(30), hub_model(folders[kind]).geometry
     group = geometry.num_heads // geometry.num_kv_heads
     bases = [2e4 * (1 + head // group) ** 2 for head in range(4)]
@@ -187,6 +189,13 @@ def test_a_base_per_head_equals_dense_attention(kind, folders):
     expected = dense(folders[kind], ids, table, causal)
     found = logits(folders[kind], method("harpe", bases=bases), ids, (9, 10))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    learned = table.inv_freq[::group] / geometry.inv_freq()
+    rows = torch.from_numpy(learned).log().expand(2, *learned.shape).contiguous()
+    save_file({"log_multipliers": rows.float()}, tmp_path / LEARNED)
+    chosen = method("learned_rope", sharing="head")
+    found = logits(folders[kind], chosen, ids, (9, 10), learned=tmp_path / LEARNED)
+    # The parameters are float32.
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @over_architectures

@@ -88,7 +88,7 @@ SCALED = {"logit_scale": "log_length"}
         ({"name": "nope_hybrid", "every": 4}, "no layer that differs among the model's 2"),
         ({"name": "yarn", "layers": {"every": 4}}, "no layer that differs among the model's 2"),
         ({"name": "yarn", "layers": [0, 2]}, "layer 2 of 2"),
-        ({"name": "clex", "layers": [0]}, "trained frequencies, which all layers share"),
+        ({"name": "clex", "layers": [0]}, "trained frequencies"),
         ({"name": "clex", **SCALED}, "'log_length' for trained frequencies"),
         ({"name": "landmark", **SCALED}, "'log_length' for the attention scheme BlockRetrieval"),
         ({"name": "longlora", **SCALED}, "'log_length' for the attention scheme ShiftedSparse"),

@@ -309,7 +309,7 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies():
         assert part in message
     for name, part in (
         ("longlora", "changes attention"),
-        ("clex", "draws positions of its own"),
+        ("clex", "trains its frequencies"),
         ("harpe", "has frequencies per head"),
         ("abf_multi_stage", "trains in several runs"),
     ):

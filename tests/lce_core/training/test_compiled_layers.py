@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 LENGTH = 128
 """Tokens in a row; a multiple of the length of the pieces that landmark trains on."""
 KINDS = {"yarn": "frequencies", "clex": "learned", "harpe": "per head"} | {
-    name: name for name in ("landmark", "longlora", "nope_hybrid")
+    name: name for name in ("landmark", "longlora", "nope_hybrid", "learned_rope")
 }
 """One method for each way in which training differs, and the name of the way."""
 

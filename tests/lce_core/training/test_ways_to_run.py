@@ -34,6 +34,7 @@ METHOD_ENTRIES: dict[str, dict[str, Any]] = {
     "longlora": {},
     "landmark": {"block": 8, "top_k": 2, "train_length": 32},
     "clex": {"max_scale": 6},
+    "learned_rope": {"sharing": "head", "learning_rate_factor": 10.0},
 }
 """New factors, inserted tokens and a network with rows at drawn positions."""
 HALF = {"precision": "bf16", "state_precision": "bf16"}
@@ -113,6 +114,7 @@ SHARINGS = {
     "longlora": ("longlora", "shard", 1e-5, 1e-5),
     "clex": ("clex", "replicate", 1e-5, 1e-4),
     "landmark": ("landmark", "shard", 1e-5, 1e-4),
+    "learned_rope": ("learned_rope", "shard", 1e-5, 1e-4),
 }
 """Method, sharding, and tolerances of losses and weights."""
 
