@@ -25,6 +25,7 @@ TOKENS = 256
 _VOCABULARY, _LAYERS = 128, 8
 """Eight layers contain a layer of each kind: at least every sixth attends to all tokens."""
 
+_EXPERTS = ("num_experts", "num_local_experts", "num_experts_per_tok")
 _DROPPED = ("architectures", "auto_map", "quantization_config")
 
 
@@ -44,7 +45,7 @@ def write_tiny(stated: Stated, folder: Path) -> None:
         "moe_intermediate_size": 32,
         "vocab_size": _VOCABULARY,
         "initializer_range": (2 * facts.head_dim) ** -0.5,  # scores have a variance of about 1
-        **{key: 2 for key in ("num_experts", "num_local_experts") if key in stated.config},
+        **{key: 2 for key in _EXPERTS if key in stated.config},
         **{f"{name}_token_id": None for name in ("bos", "eos", "pad")},
         **{
             key: stated.config[key][:layers]
@@ -99,7 +100,7 @@ def _own(stated: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:
     return logits
 
 
-def _mlx(stated: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:
+def _mlx(_: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:
     if find_spec("mlx_lm") is None:
         return "not run"
     import mlx.core as mx

@@ -8,7 +8,7 @@ that ran. Programs are assumed to serve the whole context, `max_position_embeddi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -154,12 +154,12 @@ def _vllm(stated: Stated) -> Reading | str:
             return "fails: longrope for pairs of adjacent elements"
         trained = rope.get(ORIGINAL, context)
         size = "long" if context > trained else "short"
-        factor = rope.get(f"{size}_mscale")
-        rope |= {"short_factor": rope[f"{size}_factor"], "long_factor": rope[f"{size}_factor"]}
-        rope["attention_factor"] = _by_contexts(context, trained) if factor is None else factor
-    if kind in ("linear", "yarn") and type(rope.get("factor")) is not float:
-        if kind == "linear" or rope.get("factor") is None:
-            return f"fails: factor {rope.get('factor')!r} is no floating-point number"
+        divisors, attention = rope[f"{size}_factor"], rope.get(f"{size}_mscale")
+        rope |= {"short_factor": divisors, "long_factor": divisors}
+        rope["attention_factor"] = attention or _by_contexts(context, trained)
+    factor = rope.get("factor")
+    if (kind == "linear" and type(factor) is not float) or (kind == "yarn" and factor is None):
+        return f"fails: factor {factor!r} is no floating-point number"
     share = rope.get("partial_rotary_factor") or stated.own("partial_rotary_factor")
     ignored = ARCHITECTURES[stated.kind].partial_rotary_factor is None and kind != "proportional"
     if ignored and share is not None:
@@ -174,77 +174,42 @@ def _by_contexts(context: int, trained: int) -> float:
 
 _LLAMA_CODE = frozenset(("granite", "llama", "mistral", "mixtral", "smollm3"))
 """Model types that llama.cpp's converter treats as Llama, with a table for llama3's scaling."""
-_NO_SCALING = {"gemma": None, "glm": 0.5, "phi": math.nan, "stablelm": math.nan}
-"""Model types whose base and scaling the converter does not write, with the default share of
-rotated elements; nan if the key is required."""
+_PLAIN_CODE = frozenset(("gemma", "glm", "phi", "stablelm"))
+"""Model types for which it writes neither the RoPE base, 10,000 by default, nor the scaling."""
 
 
 def _llama_cpp(stated: Stated) -> Reading | str:
-    """Source: conversion/*.py, src/llama-context.cpp, src/models/*.cpp, ggml_rope_ext."""
-    config, kind, facts = stated.config, stated.kind, stated.facts
-    given = dict(config.get("rope_parameters", config.get("rope_scaling")) or {})
-    nested = FULL in given or SLIDING in given
-    entry = given.get(FULL, given)
-    if not nested:
-        keys = ("rope_theta", "partial_rotary_factor", ORIGINAL)
-        entry = {key: config[key] for key in keys if config.get(key) is not None} | entry
-        entry.setdefault("rope_type", entry.get("type"))
-    rope: dict[str, Any] = {"rope_type": PLAIN, "rope_theta": entry.get("rope_theta", 1e4)}
-    share, scaling, factor = (
-        entry.get(key) for key in ("partial_rotary_factor", "rope_type", "factor")
-    )
-    own = replace(stated.reading, rotary_dim=facts.head_dim, rope=rope)
+    """Source: conversion/*.py, src/llama-context.cpp, src/models/*.cpp, ggml_rope_ext.
+
+    The converter reads the configuration through transformers, which fills in its defaults.
+    """
+    own, kind, num_layers = stated.reading, stated.kind, stated.facts.num_layers
     if kind == "helium":
         return "has no such architecture"
-    default = {**_NO_SCALING, "glm4": 0.5, "nemotron": math.nan, "phi3": 1.0}.get(kind)
-    if default is not None:
-        share = default if share is None else share
-        if math.isnan(share):
-            return "fails without partial_rotary_factor at the top level or in rope_parameters"
-        own = replace(own, rotary_dim=int(share * facts.hidden_size) // facts.num_heads)
     if kind == "smollm3":
-        unrotated = tuple(layer for layer in range(facts.num_layers) if (layer + 1) % 4 == 0)
-        own = replace(own, unrotated=unrotated)
-    if kind == "gemma3_text":
-        rope["rope_theta"] = entry.get("rope_theta", 1e6)
-        # The file's layer_types are not converted.
-        own = replace(own, sliding=_all_but(6, facts.num_layers))
-    if own.local_theta is not None:
-        older = rope["rope_theta"] if kind == "olmo3" else 1e4
-        local = (given.get(SLIDING) or {}).get(
-            "rope_theta", None if nested else config.get("rope_local_base_freq")
-        )
-        own = replace(own, local_theta=older if local is None else local)
-    if kind in _NO_SCALING:
-        rope["rope_theta"] = 1e4
-    elif kind == "nemotron":
-        rope |= {} if factor is None else {"rope_type": "linear", "factor": factor}
-    elif kind == "phi3":
-        return _phi3_of_llama_cpp(stated, own, entry)
-    elif kind != "cohere" and scaling == "linear" and factor is not None:
-        rope |= {"rope_type": "linear", "factor": factor}
-    elif kind != "cohere" and scaling == "yarn" and factor is not None:
-        if ORIGINAL not in entry:
-            return f"fails without {ORIGINAL}"
-        # Its loader ignores attention_factor and betas, although the converter writes them.
-        rope |= {"rope_type": "yarn", "factor": factor, ORIGINAL: entry[ORIGINAL]}
-    elif scaling == "llama3" and kind in _LLAMA_CODE:
-        default_values = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-        rope |= {**default_values, ORIGINAL: 8192, **entry}
-    return own
-
-
-def _phi3_of_llama_cpp(stated: Stated, own: Reading, entry: Mapping[str, Any]) -> Reading | str:
-    trained = entry.get(ORIGINAL)
-    if trained is None:
-        return f"fails without {ORIGINAL}"
-    if not entry.get("long_factor"):
-        return own
-    if entry["rope_type"] not in ("su", "longrope"):
-        return f"fails: rope_type {entry['rope_type']}"
-    size = "long_factor" if stated.context > trained else "short_factor"
-    rope = {**own.rope, "rope_type": "longrope", "short_factor": entry[size]}
-    rope |= {"long_factor": entry[size], "attention_factor": _by_contexts(stated.context, trained)}
+        # Whatever no_rope_layers says.
+        own = replace(own, unrotated=tuple(range(3, num_layers, 4)))
+    elif kind == "gemma3_text":
+        own = replace(own, sliding=_all_but(6, num_layers))  # whatever layer_types says
+    given = {ORIGINAL: stated.context, **own.rope}
+    rope = {"rope_type": PLAIN, "rope_theta": given["rope_theta"]}
+    match given["rope_type"]:
+        case _ if kind in _PLAIN_CODE:
+            rope["rope_theta"] = 1e4
+        case _ if kind == "nemotron" and given.get("factor") is not None:
+            rope |= {"rope_type": "linear", "factor": given["factor"]}
+        case "longrope" if kind == "phi3":
+            trained = given[ORIGINAL]
+            divisors = given["long_factor" if stated.context > trained else "short_factor"]
+            rope |= {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors}
+            rope["attention_factor"] = _by_contexts(stated.context, trained)
+        case "linear" if kind not in ("cohere", "phi3"):
+            rope |= {"rope_type": "linear", "factor": given["factor"]}
+        case "yarn" if kind not in ("cohere", "phi3") and given["factor"] is not None:
+            # The loader ignores attention_factor and betas, although the converter writes them.
+            rope |= {key: given[key] for key in ("rope_type", "factor", ORIGINAL)}
+        case "llama3" if kind in _LLAMA_CODE:
+            rope = given
     return replace(own, rope=rope)
 
 
@@ -338,32 +303,40 @@ READERS: Mapping[str, tuple[str, Callable[[Stated], Reading | str]]] = {
 class Agreement:
     """How a program's tables differ from transformers'."""
 
+    attention_factor: float
+    """The program's attention factor for the longest text."""
     field: str | None = None
     """First key of config.json that the program reads differently; None if the tables agree."""
     difference: float = 0.0
     """Largest relative difference of a frequency or attention factor; 1 for other layers."""
-    attention_factor: float = 1.0
-    """The program's attention factor for the longest text."""
+    up_to: int | None = None
+    """Longest text in tokens for which the tables differ; None if they differ for all texts."""
+
+
+_LAYERS = {
+    "unrotated": "no_rope_layers",
+    "sliding": "layer_types",
+    "local_theta": "rope_local_base_freq",
+    "rotary_dim": "partial_rotary_factor",
+}
+"""Key of config.json for each field of `Reading` that `rope` does not contain."""
 
 
 def compare(stated: Stated, theirs: Reading) -> Agreement:
     """Compare a program's reading with transformers' for all lengths of texts."""
     own = stated.reading
     factor = stated.table(theirs, stated.lengths[-1]).attention_factor
-    for key, names in (
-        ("unrotated", "no_rope_layers"),
-        ("sliding", "layer_types"),
-        ("local_theta", "rope_local_base_freq"),
-        ("rotary_dim", "partial_rotary_factor"),
-    ):
-        if getattr(own, key) != getattr(theirs, key):
-            return Agreement(names, 1.0, factor)
-    largest = _difference(stated, theirs.rope)
-    if largest <= _AGREEMENT:
-        return Agreement(None, largest, factor)
+    for name, key in _LAYERS.items():
+        if getattr(own, name) != getattr(theirs, name):
+            return Agreement(factor, key, 1.0)
+    found = _differences(stated, theirs.rope)
+    differ = [length for length, difference in found.items() if difference > _AGREEMENT]
+    if not differ:
+        return Agreement(factor, None, max(found.values()))
     keys = [*own.rope, *(key for key in theirs.rope if key not in own.rope)]
-    found = (key for key in keys if _matters(stated, theirs.rope, key))
-    return Agreement(next(found, "rope_parameters"), largest, factor)
+    field = next((key for key in keys if _matters(stated, theirs.rope, key)), "rope_parameters")
+    up_to = None if stated.lengths[-1] in differ else differ[-1]
+    return Agreement(factor, field, max(found.values()), up_to)
 
 
 def _matters(stated: Stated, theirs: Mapping[str, Any], key: str) -> bool:
@@ -371,21 +344,17 @@ def _matters(stated: Stated, theirs: Mapping[str, Any], key: str) -> bool:
     changed = {name: value for name, value in stated.reading.rope.items() if name != key}
     changed |= {key: theirs[key]} if key in theirs else {}
     try:
-        return _difference(stated, changed) > _AGREEMENT
+        return max(_differences(stated, changed).values()) > _AGREEMENT
     except KeyError:
         return True
 
 
-def _difference(stated: Stated, rope: Mapping[str, Any]) -> float:
-    return max(_differences(stated, replace(stated.reading, rope=rope)))
-
-
-def _differences(stated: Stated, theirs: Reading) -> Iterator[float]:
+def _differences(stated: Stated, rope: Mapping[str, Any]) -> dict[int, float]:
+    """Return the largest relative difference of the tables by length of texts."""
+    theirs, found = replace(stated.reading, rope=rope), {}
     for length in stated.lengths:
-        one, other = (stated.table(reading, length) for reading in (stated.reading, theirs))
-        for ours, found in (
-            (one.inv_freq, other.inv_freq),
-            (one.attention_factor, other.attention_factor),
-        ):
-            largest = np.maximum(np.maximum(ours, found), np.finfo(np.float64).tiny)
-            yield float(np.max(np.abs(ours - found) / largest))
+        tables = [stated.table(reading, length) for reading in (stated.reading, theirs)]
+        one, other = (np.append(table.inv_freq, table.attention_factor) for table in tables)
+        largest = np.maximum(np.maximum(one, other), np.finfo(np.float64).tiny)
+        found[length] = float(np.max(np.abs(one - other) / largest))
+    return found

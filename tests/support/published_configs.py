@@ -115,7 +115,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "granite-3.3-8b-base": {
         "model_type": "granite", **sizes(4096, 12800, 40, 32, 8, 49152, 131072),
-        "rope_theta": 1e7, "tie_word_embeddings": True,
+        "attention_multiplier": 0.0078125, "embedding_multiplier": 12.0, "logits_scaling": 16.0,
+        "residual_multiplier": 0.22, "rope_theta": 1e7, "tie_word_embeddings": True,
     },
     "glm-4-9b-hf": {
         "model_type": "glm", **sizes(4096, 13696, 40, 32, 2, 151552, 8192), "head_dim": 128,

@@ -1,0 +1,80 @@
+"""`lce certify`: compare what other programs compute from a model's config.json with lce."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lce_core.errors import SpecError, did_you_mean
+from lce_core.export.runtimes import READERS, Agreement, Stated, compare, read_stated
+
+RUNTIMES = ("transformers", *READERS)
+_LOGITS = 1e-3
+"""Largest difference of logits that float32 tables and sums cause. Logits are about 1."""
+
+
+def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:
+    """Compare programs, by default all; return a table as lines, and True if all agree.
+
+    Raises:
+      SpecError: if a name or the model type is unknown.
+      DataError: if config.json cannot be read.
+    """
+    for name in wanted:
+        if name not in RUNTIMES:
+            raise SpecError("--with", name, " or ".join(RUNTIMES), did_you_mean(name, RUNTIMES))
+    stated = read_stated(folder)
+    rows, notes, agree = [], [], True
+    with tempfile.TemporaryDirectory() as tiny:
+        found = _differences(stated, Path(tiny), [*dict.fromkeys(wanted or RUNTIMES)])
+        for name, version, agreement, logits in found:
+            far = isinstance(logits, float) and logits > _LOGITS
+            note = _note(agreement, far=far)
+            agree &= note is None
+            notes += [] if note is None else [f"{name} {note}."]
+            verdict = "agrees" if note is None else "fails"
+            factor = ""
+            if isinstance(agreement, Agreement):
+                verdict = verdict if note is None else "differs"
+                factor = f"{agreement.attention_factor:.6g}"
+            rows.append((name, version, verdict, factor, _shown(logits)))
+    table = [("program", "version", "tables", "attention", "logits"), *rows]
+    lines = [f"{a:<13} {b:<14} {c:<8} {d:<10} {e}".rstrip() for a, b, c, d, e in table]
+    rope = stated.reading.rope["rope_type"]
+    title = f"{stated.kind}, rope_type {rope}, {stated.context:,} tokens"
+    return [title, *lines, *notes], agree
+
+
+def _differences(
+    stated: Stated, tiny: Path, names: Sequence[str]
+) -> Iterator[tuple[str, str, Agreement | str, float | str]]:
+    import transformers
+    from transformers.utils import logging
+
+    from lce_core.export.logits import difference, write_tiny
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    write_tiny(stated, tiny)
+    for name in names:
+        version, read = READERS.get(name, (transformers.__version__, lambda own: own.reading))
+        reading = read(stated)
+        if isinstance(reading, str):
+            yield name, version, reading, "not run"
+        else:
+            yield name, version, compare(stated, reading), difference(stated, tiny, name)
+
+
+def _note(agreement: Agreement | str, *, far: bool) -> str | None:
+    if isinstance(agreement, str):
+        return agreement
+    if agreement.field is None:
+        return "has other logits" if far else None
+    where = "" if agreement.up_to is None else f", in texts of at most {agreement.up_to:,} tokens"
+    size = f"frequencies or attention factor differ by {agreement.difference:.2g}"
+    return f"reads {agreement.field} differently: {size} relatively{where}"
+
+
+def _shown(logits: float | str) -> str:
+    return logits if isinstance(logits, str) else f"{logits:.1e}"
