@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.export.runtimes import READERS, Agreement, Stated, compare, read_stated
+from lce_core.export.runtimes import (
+    READERS,
+    Agreement,
+    Stated,
+    certified,
+    compare,
+    read_stated,
+)
 
 RUNTIMES = ("transformers", *READERS)
 _LOGITS = 1e-3
@@ -57,13 +64,12 @@ def _differences(
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     write_tiny(stated, tiny)
+    own = compare(stated, stated.reading)
     for name in names:
-        version, read = READERS.get(name, (transformers.__version__, lambda own: own.reading))
-        reading = read(stated)
-        if isinstance(reading, str):
-            yield name, version, reading, "not run"
-        else:
-            yield name, version, compare(stated, reading), difference(stated, tiny, name)
+        version = READERS[name][0] if name in READERS else transformers.__version__
+        found = certified(stated, name) if name in READERS else own
+        logits = "not run" if isinstance(found, str) else difference(stated, tiny, name)
+        yield name, version, found, logits
 
 
 def _note(agreement: Agreement | str, *, far: bool) -> str | None:

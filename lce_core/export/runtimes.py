@@ -313,6 +313,15 @@ class Agreement:
     """Longest text in tokens for which the tables differ; None if they differ for all texts."""
 
 
+def certified(stated: Stated, runtime: str) -> Agreement | str:
+    """Compare a program of `READERS` with transformers; return why it fails if it does."""
+    try:
+        reading = READERS[runtime][1](stated)
+        return reading if isinstance(reading, str) else compare(stated, reading)
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, SpecError) as error:
+        return f"fails: {type(error).__name__}: {error}"
+
+
 _LAYERS = {
     "unrotated": "no_rope_layers",
     "sliding": "layer_types",
