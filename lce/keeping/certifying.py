@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lce_core.export.runtimes import (
 )
 
 RUNTIMES = ("transformers", *READERS)
+WIDTH = 80
 _LOGITS = 1e-3
 """Largest difference of logits that float32 tables and sums cause. Logits are about 1."""
 
@@ -36,14 +38,12 @@ def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:
     with tempfile.TemporaryDirectory() as tiny:
         found = _differences(stated, Path(tiny), [*dict.fromkeys(wanted or RUNTIMES)])
         for name, version, agreement, logits in found:
-            far = isinstance(logits, float) and logits > _LOGITS
-            note = _note(agreement, far=far)
+            note = _note(agreement, logits)
             agree &= note is None
-            notes += [] if note is None else [f"{name} {note}."]
-            verdict = "agrees" if note is None else "fails"
-            factor = ""
+            notes += [] if note is None else textwrap.wrap(f"{name} {note}.", WIDTH)
+            verdict, factor = "fails", ""
             if isinstance(agreement, Agreement):
-                verdict = verdict if note is None else "differs"
+                verdict = "differs" if agreement.field else "agrees"
                 factor = f"{agreement.attention_factor:.6g}"
             rows.append((name, version, verdict, factor, _shown(logits)))
     table = [("program", "version", "tables", "attention", "logits"), *rows]
@@ -72,15 +72,17 @@ def _differences(
         yield name, version, found, logits
 
 
-def _note(agreement: Agreement | str, *, far: bool) -> str | None:
+def _note(agreement: Agreement | str, logits: float | str) -> str | None:
     if isinstance(agreement, str):
         return agreement
     if agreement.field is None:
-        return "has other logits" if far else None
+        if isinstance(logits, str):
+            return logits if logits.startswith("fails") else None
+        return "has other logits" if logits > _LOGITS else None
     where = "" if agreement.up_to is None else f", in texts of at most {agreement.up_to:,} tokens"
     size = f"frequencies or attention factor differ by {agreement.difference:.2g}"
     return f"reads {agreement.field} differently: {size} relatively{where}"
 
 
 def _shown(logits: float | str) -> str:
-    return logits if isinstance(logits, str) else f"{logits:.1e}"
+    return logits.partition(":")[0] if isinstance(logits, str) else f"{logits:.1e}"

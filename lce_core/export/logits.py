@@ -12,20 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
-from lce_core.errors import LceError
+from lce_core.errors import DataError, LceError
 from lce_core.export.runtimes import Stated
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.models._stock import load_weights
+from lce_core.models._stock import first_line, load_weights, read_config
 
 TOKENS = 256
 _VOCABULARY, _LAYERS = 128, 8
 """Eight layers contain a layer of each kind: at least every sixth attends to all tokens."""
 
 _EXPERTS = ("num_experts", "num_local_experts", "num_experts_per_tok")
+_DEFAULTS = ("hidden_act", "layer_norm_eps", "rms_norm_eps", "tie_word_embeddings")
+"""Keys that have nothing to do with RoPE and for which programs have different defaults."""
 _DROPPED = ("architectures", "auto_map", "quantization_config")
 
 
@@ -41,7 +43,7 @@ def write_tiny(stated: Stated, folder: Path) -> None:
         "num_key_value_heads": 1 if grouped else 2,
         "hidden_size": 2 * facts.head_dim,
         "head_dim": facts.head_dim,
-        "intermediate_size": 32,
+        "intermediate_size": 8 * facts.head_dim,
         "moe_intermediate_size": 32,
         "vocab_size": _VOCABULARY,
         "initializer_range": (2 * facts.head_dim) ** -0.5,  # scores have a variance of about 1
@@ -58,8 +60,18 @@ def write_tiny(stated: Stated, folder: Path) -> None:
     file.write_text(json.dumps(config), encoding="utf-8")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+        try:
+            built = AutoModelForCausalLM.from_config(read_config(folder))
+        except Exception as error:  # transformers raises whatever a value causes
+            raise DataError(
+                "config.json",
+                f"a model that transformers cannot build ({first_line(error)})",
+                "the configuration of a transformers model",
+                "copy or download the model again",
+            ) from error
     built.float().save_pretrained(folder)
+    known = built.config.to_dict()
+    config = {key: known[key] for key in _DEFAULTS if key in known} | config
     config["architectures"] = [type(built).__name__]
     # transformers renames the keys whose meaning is compared.
     file.write_text(json.dumps(config), encoding="utf-8")
@@ -73,7 +85,7 @@ def _tokens(stated: Stated) -> torch.Tensor:
 def difference(stated: Stated, folder: Path, runtime: str) -> float | str:
     """Return the largest difference of logits to transformers, or why the program did not run.
 
-    `folder` contains the tiny model.
+    `folder` contains the tiny model. A text that begins with "fails" is an error of the program.
     """
     compute = {"transformers": _own, "mlx": _mlx}.get(runtime)
     if compute is None:
@@ -107,5 +119,8 @@ def _mlx(_: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:
     import numpy as np
     from mlx_lm.utils import load_model
 
-    model, _ = load_model(folder)
+    try:
+        model, _ = load_model(folder)
+    except Exception as error:  # noqa: BLE001 - whatever another program raises is a result
+        return f"fails: {first_line(error)}"
     return torch.from_numpy(np.array(model(mx.array(ids.numpy())).astype(mx.float32)))

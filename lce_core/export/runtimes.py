@@ -160,7 +160,9 @@ def _vllm(stated: Stated) -> Reading | str:
     factor = rope.get("factor")
     if (kind == "linear" and type(factor) is not float) or (kind == "yarn" and factor is None):
         return f"fails: factor {factor!r} is no floating-point number"
-    share = rope.get("partial_rotary_factor") or stated.own("partial_rotary_factor")
+    share = rope.get("partial_rotary_factor", stated.own("partial_rotary_factor"))
+    if share is not None and not 0 < share <= 1:
+        return f"fails: partial_rotary_factor {share} is not above 0 and at most 1"
     ignored = ARCHITECTURES[stated.kind].partial_rotary_factor is None and kind != "proportional"
     if ignored and share is not None:
         own = replace(own, rotary_dim=int(own.rotary_dim * share))
