@@ -25,7 +25,7 @@ import typer
 from flows.process_end import ProcessEnd
 from flows.terminal import say
 from lce.commands.computing import join, run, worker
-from lce.commands.keeping import export, gc, import_, lock, pack, verify
+from lce.commands.keeping import certify, export, gc, import_, lock, pack, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import (
     benchmarks,
@@ -77,6 +77,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         verify: "lce verify toy --sample 5%",
         gc: "lce gc --dry-run",
         export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
+        certify: "lce certify yarn-s0 --with vllm --with llama.cpp",
         pack: "lce pack toy --out parcels",
         import_: "lce import results/*.tar.gz",
     },

@@ -1,4 +1,4 @@
-"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `pack`, `import`."""
+"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `certify`, ...."""
 
 from __future__ import annotations
 
@@ -127,6 +127,26 @@ def export(
         study, how, out, select=select, length=length, precision=precision, mlflow=mlflow
     ):
         say(line)
+
+
+def certify(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="Folder with config.json, such as an exported model."),
+    ],
+    runtimes: Annotated[
+        list[str],
+        typer.Option("--with", metavar="NAME", help="transformers, vllm, llama.cpp or mlx."),
+    ] = [],  # noqa: B006
+) -> None:
+    """Check that other programs compute the model of a config.json; exit with 1 if not."""
+    from lce.keeping.certifying import certify as compare
+
+    lines, agree = compare(folder, runtimes)
+    for line in lines:
+        say(line)
+    if not agree:
+        raise typer.Exit(1)
 
 
 @with_execution(*FOLDERS)

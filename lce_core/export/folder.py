@@ -150,7 +150,8 @@ def _configuration(
     source: Mapping[str, Any], form: StockForm, dtype: str, local: LocalLayers | None
 ) -> dict[str, Any]:
     stated = dict(form.rope_parameters)
-    older = {key: stated[key] for key in stated if key not in _OF_CONFIGURATION}
+    # MLX reads the share of `proportional` only in rope_scaling.
+    older = {key: stated[key] for key in stated if key != "rope_theta"}
     config = {key: value for key, value in source.items() if key not in _OLD_KEYS}
     config |= {key: stated[key] for key in _OF_CONFIGURATION if key in stated}
     if stated["rope_type"] == "llama3" or (

@@ -67,7 +67,7 @@ class LoadedModel(LanguageModel):
         except Exception as error:  # tokenizers raises Exception itself
             raise DataError(
                 place,
-                f"no readable tokenizer ({_first_line(error)})",
+                f"no readable tokenizer ({first_line(error)})",
                 "the model's tokenizer files",
                 "copy the tokenizer files there",
             ) from error
@@ -205,7 +205,7 @@ def load_weights(
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise DataError(
             place,
-            f"no readable safetensors weights ({_first_line(error)})",
+            f"no readable safetensors weights ({first_line(error)})",
             "the model's weights as safetensors",
             "copy or download the model again",
         ) from error
@@ -235,7 +235,7 @@ def read_config(folder: Path) -> PretrainedConfig:
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DataError(
             folder / "config.json",
-            f"no readable model configuration ({_first_line(error)})",
+            f"no readable model configuration ({first_line(error)})",
             "the configuration of a transformers model",
             "copy or download the model again",
         ) from error
@@ -252,5 +252,5 @@ def _rope(config: PretrainedConfig, key: str) -> object:
     return 1.0 if value is None and key == "partial_rotary_factor" else value
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"

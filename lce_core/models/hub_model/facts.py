@@ -107,10 +107,14 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
       SpecError: if methods cannot be applied to this model; the message says why.
       DataError: if the file cannot be read, or a key is missing or not a number.
     """
-    file = folder / "config.json"
-    given = read_config_json(folder)
+    config = language_model_of(read_config_json(folder))
+    return checked_facts(config, folder / "config.json", trained_context)
+
+
+def checked_facts(config: Config, file: Path, trained_context: int | None) -> Facts:
+    """Return the facts of the parsed `file`, with the errors of `read_facts`."""
     try:
-        facts = Facts.model_validate(facts_of(_of_text(given), str(file), trained_context))
+        facts = Facts.model_validate(facts_of(config, str(file), trained_context))
     except LceError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -194,7 +198,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
     return found
 
 
-def _of_text(config: Config) -> Config:
+def language_model_of(config: Config) -> Config:
     """Return the language model's part of a Gemma 3 with vision; other files as they are."""
     text = config.get("text_config")
     if config.get("model_type") != "gemma3" or not isinstance(text, Mapping):

@@ -17,6 +17,7 @@ from lce_core.models import MODELS, LanguageModel
 from lce_core.models.hub_model.facts import read_facts
 from lce_core.study.cost import matmul_parameters, num_parameters
 from tests.support.architectures import hub_model, random_model, save
+from tests.support.published_configs import CONFIGS
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 QWEN: dict[str, Any] = {
@@ -64,71 +65,24 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
     assert hub_model(folder, trained_context=4096).geometry.trained_context == 4096
 
 
-def sizes(*numbers: int) -> dict[str, int]:
-    keys = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    more = ("num_key_value_heads", "vocab_size", "max_position_embeddings")
-    return dict(zip((*keys, *more), numbers, strict=True))
-
-
-PUBLISHED: dict[str, tuple[dict[str, Any], float, int]] = {
-    "SmolLM3-3B": (
-        {"model_type": "smollm3", **sizes(2048, 11008, 36, 16, 4, 128256, 65536),
-         "rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0] * 9, "sliding_window": None,
-         "use_sliding_window": False}, 3.08, 27,
-    ),
-    "Olmo-3-1025-7B": (
-        {"model_type": "olmo3", **sizes(4096, 11008, 32, 32, 32, 100278, 65536),
-         "rope_theta": 500000, "sliding_window": 4096,
-         "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
-         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
-                          "attention_factor": 1.2079441541679836,
-                          "original_max_position_embeddings": 8192}}, 7.30, 8,
-    ),
-    "phi-4": (
-        {"model_type": "phi3", **sizes(5120, 17920, 40, 40, 10, 100352, 16384),
-         "original_max_position_embeddings": 16384, "rope_theta": 250000, "rope_scaling": None,
-         "sliding_window": None}, 14.7, 40,
-    ),
-    "Phi-3.5-mini-instruct": (
-        {"model_type": "phi3", **sizes(3072, 8192, 32, 32, 32, 32064, 131072),
-         "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
-         "original_max_position_embeddings": 4096, "sliding_window": 262144, "rope_scaling": {
-             "type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3.82, 32,
-    ),
-    "Phi-4-mini-instruct": (
-        {"model_type": "phi3", **sizes(3072, 8192, 32, 24, 8, 200064, 131072),
-         "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
-         "original_max_position_embeddings": 4096, "sliding_window": 262144,
-         "partial_rotary_factor": 0.75, "tie_word_embeddings": True, "rope_scaling": {
-             "type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3.84, 32,
-    ),
-    "granite-3.3-8b-base": (
-        {"model_type": "granite", **sizes(4096, 12800, 40, 32, 8, 49152, 131072),
-         "rope_theta": 1e7, "tie_word_embeddings": True}, 8.17, 40,
-    ),
-    "glm-4-9b-hf": (
-        {"model_type": "glm", **sizes(4096, 13696, 40, 32, 2, 151552, 8192), "head_dim": 128,
-         "partial_rotary_factor": 0.5}, 9.40, 40,
-    ),
-    "c4ai-command-r-v01": (
-        {"model_type": "cohere", **sizes(8192, 22528, 40, 64, 64, 256000, 8192),
-         "rope_theta": 8e6, "logit_scale": 0.0625}, 35.0, 40,
-    ),
-    "gemma-3-4b-pt": (
-        {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
-         "vision_config": {"hidden_size": 1152}, "text_config": {
-             "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
-             "num_hidden_layers": 34, "sliding_window": 1024,
-             "rope_scaling": {"rope_type": "linear", "factor": 8.0}}}, 3.88, 5,
-    ),
-}  # fmt: skip
-"""Keys of published files, the model's parameters in billions, and the layers that are extended."""
+PUBLISHED = {
+    "SmolLM3-3B": (3.08, 27),
+    "Olmo-3-1025-7B": (7.30, 8),
+    "phi-4": (14.7, 40),
+    "Phi-3.5-mini-instruct": (3.82, 32),
+    "Phi-4-mini-instruct": (3.84, 32),
+    "granite-3.3-8b-base": (8.17, 40),
+    "glm-4-9b-hf": (9.40, 40),
+    "c4ai-command-r-v01": (35.0, 40),
+    "gemma-3-4b-pt": (3.88, 5),
+}
+"""Parameters in billions, and the number of layers that are extended."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_families_have_the_sizes_that_their_authors_state(name, tmp_path):
-    config, billions, extended = PUBLISHED[name]
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    billions, extended = PUBLISHED[name]
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name]))
     base = hub_model(tmp_path, trained_context=131072)
     assert num_parameters(base) == pytest.approx(billions * 1e9, rel=0.005)
     local = base.local.layers if base.local else ()

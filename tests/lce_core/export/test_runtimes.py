@@ -1,0 +1,109 @@
+"""Readings of config.json against tables that the programs themselves computed.
+
+runtimes.json has, by configuration, what RoPE modules of vLLM 0.32.0 and mlx-lm 0.32.2 rotated by
+(docs/runtimes.md): pairs, attention factor and five frequencies of each table, and which of the
+first layers has which table. llama.cpp's readings were compared by logits, and the page's table
+states the verdicts.
+"""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lce.keeping.certifying import certify
+from lce_core.errors import DataError, SpecError
+from lce_core.export.runtimes import READERS, Reading, Stated, certified, read_stated
+from tests.support.published_configs import CONFIGS, LLAMA2, ODD, YARN_2
+from tests.support.repository import ROOT
+
+MEASURED = json.loads(Path(__file__).with_name("runtimes.json").read_text(encoding="utf-8"))
+ALL = {**CONFIGS, **ODD}
+PAGE = (ROOT / "docs/runtimes.md").read_text(encoding="utf-8")
+
+
+def stated(folder: Path, config: dict[str, Any]) -> Stated:
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return read_stated(folder)
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "mlx"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_reading_gives_the_tables_that_the_program_computes(name, runtime, tmp_path):
+    model, measured = stated(tmp_path, ALL[name]), MEASURED[name][runtime]
+    reading = READERS[runtime][1](model)
+    if measured == "transformers":  # whose layers vLLM runs
+        assert reading == model.reading
+    elif isinstance(measured, str):  # the error that it raised
+        assert isinstance(reading, str)
+    else:
+        assert isinstance(reading, Reading)
+        for layer, number in enumerate(measured["layers"] or [0]):
+            if (table := measured["tables"][number]) is None:
+                assert layer in reading.unrotated
+                continue
+            plain = {"rope_type": "default", "rope_theta": reading.local_theta}
+            slides = bool(measured["layers"]) and layer in reading.sliding
+            rope = plain if slides else reading.rope
+            found = model.table(replace(reading, rope=rope), model.context)
+            pairs, factor, frequencies = table
+            chosen = found.inv_freq[sorted({0, pairs // 4, pairs // 2, 3 * pairs // 4, pairs - 1})]
+            assert len(found.inv_freq) == pairs
+            assert found.attention_factor == pytest.approx(factor, rel=1e-6)
+            np.testing.assert_allclose(chosen, frequencies, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_page_states_each_verdict(name, tmp_path):
+    model = stated(tmp_path, ALL[name])
+    cells = []
+    for runtime in READERS:
+        found = certified(model, runtime)
+        if isinstance(found, str):
+            cells.append("fails")
+        else:
+            cells.append("agrees" if found.field is None else f"`{found.field}`")
+    assert f"| {name} | {' | '.join(cells)} |" in PAGE
+
+
+def test_the_page_names_the_versions_whose_source_was_read():
+    for version, _ in READERS.values():
+        assert re.search(rf"\b{re.escape(version)}\b", PAGE)
+
+
+@pytest.mark.slow
+def test_the_command_compares_logits_of_transformers_and_names_who_differs(tmp_path):
+    rope = {**YARN_2, "attention_factor": 1.5}
+    stated(tmp_path, {**LLAMA2, "max_position_embeddings": 8192, "rope_scaling": rope})
+    lines, agree = certify(tmp_path, ["transformers", "llama.cpp"])
+    assert not agree
+    assert max(map(len, lines)) <= 80
+    assert re.match(r"transformers +\S+ +agrees +1\.5 +\d\.\de-0[4-9]$", lines[2])
+    assert re.match(r"llama\.cpp +\S+ +differs +1\.06931 +not run$", lines[3])
+    assert lines[4].startswith("llama.cpp reads attention_factor differently: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"model_type": "falcon"}, SpecError, "through AttentionInterface"),
+        ({"rope_scaling": {"rope_type": "mine"}}, SpecError, "rope_type: got 'mine'"),
+        ({"rope_scaling": {"rope_type": "linear"}}, DataError, "valid values for all keys"),
+        ({"rope_scaling": {"rope_type": "dynamic"}}, DataError, "valid values for all keys"),
+        ({"rope_scaling": {**YARN_2, "factor": [2.0]}}, DataError, "valid values for all keys"),
+        ({"max_position_embeddings": "x"}, DataError, "max_position_embeddings: got 'x'"),
+        ({"rope_theta": None}, DataError, "rope_theta"),
+    ],
+)
+def test_a_configuration_without_a_meaning_is_refused(changes, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        stated(tmp_path, {**LLAMA2, **changes})
+
+
+def test_an_unknown_program_is_refused(tmp_path):
+    with pytest.raises(SpecError, match=r"--with: got vlm; .* 'vllm'"):
+        certify(tmp_path, ["vlm"])
