@@ -388,14 +388,7 @@ def test_a_copy_without_fault_is_not_caught(name, check, tmp_path):
         run_check(plugin, check, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (("VERSION = 1", ""), "without VERSION"),
-        (("    scale: float | None = None", "    scale: float | None"), "no EXAMPLES"),
-    ],
-    ids=["VERSION missing", "no parameters to try"],
-)
-def test_a_part_that_is_missing_is_named_on_loading(change, words, tmp_path):
-    with pytest.raises(SpecError, match=words), copied(METHODS, "pi", tmp_path, change):
+def test_parameters_to_try_are_asked_for_on_loading(tmp_path):
+    change = ("    scale: float | None = None", "    scale: float | None")
+    with pytest.raises(SpecError, match="no EXAMPLES"), copied(METHODS, "pi", tmp_path, change):
         pass

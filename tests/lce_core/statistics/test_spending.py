@@ -22,10 +22,6 @@ def test_levels_add_up_to_what_may_be_spent(after):
     assert sum(levels) == pytest.approx(0.05)
 
 
-def test_a_single_look_has_the_whole_level():
-    assert look_levels([3]) == pytest.approx([0.05])
-
-
 @pytest.mark.parametrize("after", [[2, 4, 6], [3, 6], [1, 2, 3, 4, 5, 6]])
 def test_true_nulls_are_claimed_at_some_look_in_at_most_5_percent(after):
     rng, num_studies, family = np.random.default_rng(0), 20_000, 3

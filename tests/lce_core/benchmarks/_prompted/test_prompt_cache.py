@@ -155,13 +155,11 @@ def test_key_prompts_and_tokenizers_that_cannot_be_written_down_are_built_each_t
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"), [("ruler", {"num_samples": 2}), ("one_ruler", {"num_samples": 2})]
-)
+@pytest.mark.parametrize("name", ["ruler", "one_ruler"])
 def test_prompts_are_alike_without_the_folder_before_and_after_it_is_filled(
-    name, parameters, tmp_path, restart, monkeypatch
+    name, tmp_path, restart, monkeypatch
 ):
-    asked: Any = benchmark(name, **parameters)
+    asked: Any = benchmark(name, num_samples=2)
     cell = request(asked, 1500)
     stored = replace(cell, prompt_folder=tmp_path / "prompts")
     without = asked.prompts(cell)

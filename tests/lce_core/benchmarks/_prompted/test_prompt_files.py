@@ -76,11 +76,6 @@ def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage):
         assert found is None or (damage == "changed" and same(found, WHOLE))
 
 
-def test_a_folder_or_an_absent_file_holds_no_prompts(tmp_path):
-    assert read_prompts(tmp_path) is None
-    assert read_prompts(tmp_path / "absent") is None
-
-
 @pytest.mark.slow
 def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path):
     file, expected = tmp_path / "prompts", WHOLE[:1] * 200
