@@ -51,21 +51,6 @@ def test_the_retrieval_limit_of_each_method_is_the_known_integer(
     assert first_negative(table.inv_freq) == limit
 
 
-@pytest.mark.parametrize(("form", "limit"), [("formula", 31556), ("printed", 21472)])
-def test_the_retrieval_limits_of_ntk_64k_are_the_known_integers(form, limit):
-    method = METHODS.parse({"name": "ntk_64k", "scale_form": form}, "test")
-    table = method.rope_table(geometry(), ContextLengths(4096, 65536, 4096))
-    assert first_negative(table.inv_freq) == limit
-
-
-def test_the_retrieval_limits_of_harpe_span_the_known_integers():
-    table = METHODS.parse({"name": "harpe"}, "test").rope_table(
-        geometry(), ContextLengths(4096, 131072, 131072)
-    )
-    limits = [first_negative(row) or 0 for row in table.inv_freq]
-    assert (min(limits), max(limits)) == (25242, 78399)
-
-
 def test_negative_bounds_of_two_bases_are_counted_as_in_the_paper():
     lengths = ContextLengths(4096, 32768, 32768)
     counts = [

@@ -333,3 +333,11 @@ def test_each_wording_in_words_says_the_key_or_needle_and_fits(task, bpe):
         assert text.count(LCEG.answer) == text.count(LCEG.question) == 1
         assert "<book>" not in text
         assert len(prompt.ids) <= 650
+
+
+def test_clean_passkeys_have_five_digits():
+    passkey = _benchmark("passkey", profile="clean", num_samples=100)
+    keys = [int(prompt.reference) for prompt in passkey.prompts(_request(passkey, 700))]
+    assert all(10_000 <= key < 100_000 for key in keys)
+    assert len(set(keys)) == 100
+    assert max(keys) > 90_000

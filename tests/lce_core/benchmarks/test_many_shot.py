@@ -152,3 +152,14 @@ def test_token_prompts_show_the_same_examples_before_every_query():
                 gold = request.tokenizer.convert_ids_to_tokens(int(names[asked]))
                 assert prompt.reference == gold
     assert prompts[0].ids.tobytes() != prompts[5].ids.tobytes()
+
+
+def test_balanced_rounds_begin_with_any_class():
+    labels = [label for label in "abcdef" for _ in range(3)]
+    firsts = set()
+    for seed in range(60):
+        order = drawn_order(labels, 12, np.random.default_rng(seed), balanced=True)
+        rounds = [[labels[index] for index in order[start : start + 6]] for start in (0, 6)]
+        assert [sorted(one) for one in rounds] == [sorted("abcdef")] * 2
+        firsts |= {rounds[0][0], rounds[1][0]}
+    assert firsts == set("abcdef")

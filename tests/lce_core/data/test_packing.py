@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lce_core.corpora import Corpus, Document, Split
@@ -301,3 +302,33 @@ def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path):
     few, many = (HeldOutText.open(tmp_path / name).stream("a") for name in ("few", "many"))
     assert np.array_equal(few, many[:100])
     assert PLAIN_TOKENIZER.decode(many[:40]) != "".join(text for _, text in texts)[:40]
+
+
+class Marked(ToyLlama):
+    """The toy with a number drawn for each row in place of its first token."""
+
+    def prepare_rows(
+        self, rows: NDArray[np.uint32], rng: np.random.Generator
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        rows = rows.copy()
+        rows[:, 0] = rng.integers(256, size=len(rows))
+        return rows, np.ones(rows.shape, dtype=np.uint8)
+
+
+LETTERS = Given(texts=tuple(zip("ababab", (letter * 16 for letter in "uvwxyz"), strict=True)))
+
+
+def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path):
+    # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
+    manifest = pack(LETTERS, tmp_path, num_rows=3)
+    assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]
+    assert manifest["drawn_documents"] == 4
+    assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
+
+
+def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "BLOCK_TOKENS", 16 * 8)
+    pack(LETTERS, tmp_path, model=Marked(), num_rows=32)
+    tokens, _ = PackedRows.open(tmp_path).read(np.arange(32))
+    blocks = {tuple(tokens[start : start + 8, 0]) for start in range(0, 32, 8)}
+    assert len(blocks) == 4

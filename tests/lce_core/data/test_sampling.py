@@ -1,6 +1,8 @@
 """Synthetic corpora with known mixtures: shares, keep rates and order of the draw are compared with
 what the definition says, within four standard deviations where chance decides."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from lce_core.recipe import Upsampling
 
 NAMES = ("web", "books", "code")
 MIX = Upsampling(long_document_tokens=1000, short_keep_rate=0.1)
+KEEP_ALL = Upsampling(long_document_tokens=1, short_keep_rate=1.0)
 
 
 def corpus(seed: int = 0, size: int = 30_000) -> tuple[np.ndarray, np.ndarray]:
@@ -22,8 +25,10 @@ def corpus(seed: int = 0, size: int = 30_000) -> tuple[np.ndarray, np.ndarray]:
     return domains, (rng.exponential(scale) + 1).astype(np.int64)
 
 
-def draw(domains: np.ndarray, lengths: np.ndarray, budget: int, seed: int = 0) -> Draw:
-    return draw_documents(domains, lengths, NAMES, budget=budget, upsampling=MIX, seed=seed)
+def draw(domains: Any, lengths: Any, budget: int, seed: int = 0, mix: Upsampling = MIX) -> Draw:
+    return draw_documents(
+        np.array(domains), np.array(lengths), NAMES, budget=budget, upsampling=mix, seed=seed
+    )
 
 
 def test_a_draw_has_the_corpus_shares_of_domains_to_the_token():
@@ -96,7 +101,27 @@ def test_a_small_corpus_is_gone_through_again_in_a_new_order():
 
 def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget():
     rare = Upsampling(long_document_tokens=1000, short_keep_rate=1e-12)
-    drawn = draw_documents(
-        np.zeros(1, dtype=np.int64), np.array([10]), ("web",), budget=95, upsampling=rare, seed=0
-    )
+    drawn = draw([0], [10], 95, mix=rare)
     assert drawn.documents.tolist() == [0] * 10
+
+
+def test_a_document_of_just_the_length_is_long():
+    rare = Upsampling(long_document_tokens=10, short_keep_rate=1e-9)
+    drawn = draw([0] * 20, [10] * 20, 200, mix=rare)
+    assert sorted(drawn.documents) == list(range(20))
+    assert drawn.passes.max() == 0
+    shorter = draw([0] * 20, [9] * 20, 180, mix=rare)
+    assert shorter.passes.max() > 0
+
+
+def test_domains_are_shuffled_independently():
+    drawn = draw([0] * 40 + [1] * 40, [5] * 80, 400, mix=KEEP_ALL)
+    first = drawn.documents[drawn.documents < 40]
+    second = drawn.documents[drawn.documents >= 40] - 40
+    assert sorted(first) == sorted(second) == list(range(40))
+    assert first.tolist() != second.tolist()
+
+
+def test_a_document_stands_where_its_middle_lies_in_its_domain():
+    drawn = draw([0] + [1] * 10, [100] + [10] * 10, 200, mix=KEEP_ALL)
+    assert drawn.documents.tolist().index(0) == 5
