@@ -34,12 +34,8 @@ def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:
         ("yarn", {}, 32768, 8886),
         ("yarn", {"ramp": "paper"}, 32768, 9767),
         ("ntk_by_parts", {}, 32768, 9767),
-        ("dynamic_pi", {}, 32768, 13649),
-        ("dynamic_ntk_aware", {}, 32768, 5732),
-        ("dynamic_yarn", {}, 32768, 8886),
         ("abf_single_stage", {}, 32768, 82999),
         ("small_base", {}, 32768, 171),
-        ("rope_base_method_1", {}, 32768, 82999),
         ("rope_base_method_2", {}, 32768, 10264),
     ],
 )

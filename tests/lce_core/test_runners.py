@@ -13,7 +13,7 @@ from lce_core.data.held_out import HeldOutText
 from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ARRAYS_FILE
-from tests.lce_core.study.computing import new_runner
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
 from tests.support.plugin_copies import plugins_removed_after
 from tests.support.studies import TINY, compiled, library_text

@@ -10,7 +10,7 @@ from lce_core.errors import DataError
 from lce_core.store import artifacts
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
-from tests.lce_core.study.computing import new_runner
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
 from tests.support.studies import SMOKE, compiled
 

@@ -37,12 +37,9 @@ from tests.support.extended_models import method, over_bases
         ("pi", {}, {"rope_type": "linear", "factor": 4.0}),
         ("ntk_frozen", {}, {"rope_type": "dynamic", "factor": 2.0}),
         ("ntk_32k", {"factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0}),
-        ("ntk_64k", {}, {"rope_type": "dynamic", "factor": 2.0}),
         ("dynamic_pi", {}, {"rope_type": "linear", "factor": 4.0}),
         ("dynamic_ntk_aware", {}, {"rope_type": "dynamic", "factor": 1.0}),
         ("abf_single_stage", {}, {"rope_theta": 5e6}),
-        ("rope_base_method_1", {}, {"rope_theta": 5e6}),
-        ("small_base", {}, {"rope_theta": 500.0}),
         ("harpe", {"bases": [3e6] * 4}, {"rope_theta": 3e6}),
     ],
 )

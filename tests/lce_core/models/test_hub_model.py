@@ -151,10 +151,6 @@ def test_a_model_folder_may_have_any_name(tmp_path):
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: a model type that was compared"),
     ({"model_type": "falcon"}, "through AttentionInterface; this model"),
-    ({"model_type": "ministral3"}, "also multiplies them by a factor"),
-    ({"model_type": "cohere2"}, "rotates only in layers with a sliding window"),
-    ({"model_type": "chatglm"}, "such as glm, to which GLM-4 was converted"),
-    ({"model_type": "internlm3"}, "compared with transformers"),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
     ({"model_type": "gemma2", "sliding_window": 4096}, "without a soft cap"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},

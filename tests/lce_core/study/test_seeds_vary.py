@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from lce_core.errors import SpecError
 from lce_core.models import MODELS
 from lce_core.study.plan import StudyPlan
-from tests.lce_core.study.computing import new_runner
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.studies import TINY, compiled
 
 STUDY: dict[str, Any] = TINY | {

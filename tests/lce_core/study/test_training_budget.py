@@ -16,7 +16,7 @@ from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import step_cost
-from tests.lce_core.study.computing import new_runner
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.extended_models import WITH_DEFAULTS
 from tests.support.studies import TINY, compiled
 

@@ -97,16 +97,6 @@ def test_a_data_sheet_is_corrected_by_what_steps_took():
     assert calibration.seconds(("cell", "b", "m"), 1.0) == pytest.approx(10.0, rel=0.1)
 
 
-def test_a_group_without_timings_takes_the_next_wider_ones():
-    calibration = Calibration()
-    assert calibration.seconds(("cell", "passkey", "yarn"), 1.0) == 1
-    for _ in range(1000):
-        calibration.learn(("cell", "passkey", "pi"), 1.0, 3.0)
-        calibration.learn(("cell", "ruler", "pi"), 1.0, 5.0)
-    assert calibration.seconds(("cell", "passkey", "yarn"), 1.0) == pytest.approx(3, rel=0.01)
-    assert calibration.seconds(("cell", "needle", "yarn"), 1.0) == pytest.approx(4, rel=0.01)
-
-
 def test_one_odd_step_does_not_rule():
     calibration = taught((("cell",), 1.0, 100.0))
     assert calibration.seconds(("cell",), 1.0) < 80
