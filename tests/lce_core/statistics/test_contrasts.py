@@ -1,6 +1,7 @@
-"""Differences of two methods: tests and intervals agree, and match scipy's; levels of looks against
-the spending function written out, and the error that they keep."""
+"""Differences of two methods: tests and intervals agree, and match scipy's; Holm's p-values against
+Bonferroni tests of every subset; levels of looks against the spending function written out."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lce_core.statistics.contrasts import Contrast, adjust, skewness
-from lce_core.statistics.significance import look_levels
+from lce_core.statistics.significance import holm, look_levels
 from tests.support.oracles.error_rates import between
 
 ALPHAS = st.sampled_from([0.5, 0.1, 0.05, 1e-3, 1e-5])
@@ -146,3 +147,21 @@ def test_a_look_raises_p_values_and_widens_intervals_by_its_level():
     # Three comparisons: two are undecided after the first is decided.
     assert found[0].p_adjusted <= 0.05 < found[1].p_adjusted
     assert [one.alpha for one in found] == pytest.approx([0.01 / 3, 0.04 / 2])
+
+
+families = st.lists(st.floats(0, 1), min_size=1, max_size=7)
+
+
+@given(families)
+def test_holm_closes_bonferroni(raw: list[float]) -> None:
+    # Marcus, Peritz and Gabriel 1976: a comparison is a finding if every subset with it is one.
+    subsets = [
+        chosen
+        for size in range(1, len(raw) + 1)
+        for chosen in itertools.combinations(range(len(raw)), size)
+    ]
+    closed = [
+        max(min(1.0, len(s) * min(raw[k] for k in s)) for s in subsets if index in s)
+        for index in range(len(raw))
+    ]
+    assert holm(raw) == pytest.approx(closed, rel=1e-12)
