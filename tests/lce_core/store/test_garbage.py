@@ -1,4 +1,7 @@
-"""What a collection removes and what it never does, in stores of a real plan's steps."""
+"""What a collection removes and what it never does, in stores of a real plan's steps.
+
+Parts of a step: committed one by one, and gone with it.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Bad study files get one clear error each, naming file, key, value, rule and remedy."""
+"""Bad study files get one clear error each, naming file, key, value, rule and remedy.
+
+Recipes give a study the values that their files cite, and leave no trace of themselves.
+"""
 
 import json
 from typing import Any

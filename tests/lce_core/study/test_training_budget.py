@@ -1,4 +1,7 @@
-"""`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps."""
+"""`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps.
+
+`seeds_vary` separates the seed of the training data from the seed of the initial weights.
+"""
 
 import json
 import re
