@@ -217,3 +217,12 @@ def made_once(
         return folder
 
     return made
+
+
+@pytest.fixture
+def inference() -> Iterator[None]:
+    """Record no gradients during a test."""
+    import torch
+
+    with torch.no_grad():
+        yield

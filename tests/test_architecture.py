@@ -104,18 +104,6 @@ def test_every_imported_distribution_is_declared():
     assert sorted(undeclared) == []
 
 
-def test_planning_and_plug_ins_load_no_torch():
-    modules = [
-        f"lce_core.{folder}.{path.stem}"
-        for folder in ("methods", "benchmarks", "models", "corpora")
-        for path in sorted((ROOT / "lce_core" / folder).glob("[!_]*.py"))
-    ]
-    run_code(
-        f"import lce_core.study.plan, lce_core.study.study_file, {', '.join(modules)}, sys;"
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-
-
 def test_what_becomes_the_dashboard_loads_nothing_that_computes():
     slow = "{'numpy', 'pandas', 'prefect', 'pyarrow', 'torch', 'transformers'}"
     run_code(f"import lce.cli, flows.servers.dashboard, sys; assert not {slow} & set(sys.modules)")

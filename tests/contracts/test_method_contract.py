@@ -4,13 +4,12 @@ The checks are in lce_core/contracts/methods.py; faults planted in copies of plu
 of them catches (test_planted_faults.py).
 """
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 from lce_core.contracts.methods import CHECKS, check_defaults_fit_real_models, check_parameters
 from lce_core.methods import METHODS
+
+pytestmark = pytest.mark.usefixtures("inference")
 
 OF_THE_CLASS = (check_defaults_fit_real_models, check_parameters)
 """Checks that do the same for every example."""
@@ -23,12 +22,6 @@ TRIED = [
     for check in CHECKS
     if number == 0 or check not in OF_THE_CLASS
 ]
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 @pytest.mark.slow

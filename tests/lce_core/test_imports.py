@@ -24,7 +24,8 @@ for name in BENCHMARKS.names():
     BENCHMARKS.parse({"name": name}, "x")
 for name in MODELS.names():
     MODELS.parse({"name": name, **MODELS.load(name).examples[0]}, "x").pretraining()
-CORPORA.parse({"name": "streamed"}, "x")
+for name in CORPORA.names():
+    CORPORA.parse({"name": name}, "x")
 compile_study(load_study(study_path("toy")), {})
 print(*sys.modules)
 """

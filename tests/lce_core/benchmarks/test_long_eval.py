@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.long_eval.lines import prompt_text
+from lce_core.benchmarks.long_eval.lines import generated_prompts, line_words, prompt_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from tests.support.cells import benchmark, request
@@ -123,3 +123,18 @@ def test_cases_that_are_not_as_published_are_named(tmp_path, row):
     request = _request(4096, data_folders={"long_eval": tmp_path})
     with pytest.raises(DataError, match=r"7_lines\.jsonl: row 1: "):
         _benchmark(profile="faithful").evaluate(request)
+
+
+def test_depth_asks_the_line_in_which_it_falls():
+    depths = [float(depth) for depth in range(5, 100, 10)]
+    draws = [np.random.default_rng(seed) for seed in range(len(depths))]
+    asked = _request(1500)
+    for depth, prompt in zip(
+        depths, generated_prompts(asked, line_words(), depths, draws), strict=True
+    ):
+        text = asked.tokenizer.decode(prompt.ids)
+        lines = LINE.findall(text)
+        assert len(lines) > 8
+        place = int(depth * len(lines) // 100)
+        assert lines[place][1] == prompt.reference
+        assert f"in line {lines[place][0]}?" in text

@@ -259,19 +259,7 @@ def test_a_path_without_a_regular_file_is_named_and_nobody_waits(source, name, k
             ask({"text": tmp_path})
 
 
-ODD_NAMES = (
-    "a[1]",
-    "a*",
-    "a?b#c",
-    "%41",
-    "hf:",
-    "a 'b' \"c\"",
-    "caf\u00e9",
-    "a\nb",
-    "a\\b",
-    "{x}",
-    "~",
-)
+ODD_NAMES = ("a[1]", "a*?b#c", "%41", "hf:{x}", "caf\u00e9 'b' \"c\"\n\\", "~")
 
 
 @pytest.mark.parametrize("source", ["jsonl_folder", "text_folder", "streamed"])

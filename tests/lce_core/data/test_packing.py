@@ -1,5 +1,6 @@
 """Rows are compared token by token with documents encoded here as UTF-8 bytes, never with the
-code's own tokens; hypothesis varies documents, row length and block size."""
+code's own tokens; hypothesis varies documents, row length and block size. Draws from synthetic
+corpora are compared with the definition, within four standard deviations where chance decides."""
 
 import json
 import resource
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lce_core.corpora import Corpus, Document, Split
@@ -22,6 +24,7 @@ from lce_core.data import packing
 from lce_core.data.best_fit import best_fit
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import tokenise
 from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.models import LanguageModel, ModelShape
@@ -356,3 +359,169 @@ def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path):
     few, many = (HeldOutText.open(tmp_path / name).stream("a") for name in ("few", "many"))
     assert np.array_equal(few, many[:100])
     assert PLAIN_TOKENIZER.decode(many[:40]) != "".join(text for _, text in texts)[:40]
+
+
+class Marked(ToyLlama):
+    """The toy with a number drawn for each row in place of its first token."""
+
+    def prepare_rows(
+        self, rows: NDArray[np.uint32], rng: np.random.Generator
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        rows = rows.copy()
+        rows[:, 0] = rng.integers(256, size=len(rows))
+        return rows, np.ones(rows.shape, dtype=np.uint8)
+
+
+LETTERS = Given(texts=tuple(zip("ababab", (letter * 16 for letter in "uvwxyz"), strict=True)))
+
+
+def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path):
+    # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
+    manifest = pack(LETTERS, tmp_path, num_rows=3)
+    assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]
+    assert manifest["drawn_documents"] == 4
+    assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
+
+
+def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "BLOCK_TOKENS", 16 * 8)
+    pack(LETTERS, tmp_path, model=Marked(), num_rows=32)
+    tokens, _ = PackedRows.open(tmp_path).read(np.arange(32))
+    blocks = {tuple(tokens[start : start + 8, 0]) for start in range(0, 32, 8)}
+    assert len(blocks) == 4
+
+
+NAMES = ("web", "books", "code")
+MIX = Upsampling(long_document_tokens=1000, short_keep_rate=0.1)
+
+
+def corpus(seed: int = 0, size: int = 30_000) -> tuple[np.ndarray, np.ndarray]:
+    """Many short web pages, few long books, code in between."""
+    rng = np.random.default_rng(seed)
+    domains = rng.choice(3, size=size, p=[0.8, 0.02, 0.18])
+    scale = np.array([300.0, 20_000.0, 900.0])[domains]
+    return domains, (rng.exponential(scale) + 1).astype(np.int64)
+
+
+def draw(domains: Any, lengths: Any, budget: int, seed: int = 0, mix: Upsampling = MIX) -> Draw:
+    return draw_documents(
+        np.array(domains), np.array(lengths), NAMES, budget=budget, upsampling=mix, seed=seed
+    )
+
+
+def test_long_documents_are_always_kept_and_short_ones_at_the_rate():
+    domains, lengths = corpus()
+    drawn = draw(domains, lengths, int(lengths.sum() // 5))
+    assert drawn.passes.max() == 0
+    web = drawn.documents[domains[drawn.documents] == 0]
+    long = lengths >= MIX.long_document_tokens
+    candidates = domains == 0
+    # Kept long and short documents are in the ratio of candidates, short ones at a tenth.
+    expected = 0.1 * (candidates & ~long).sum() / (candidates & long).sum()
+    kept_long, kept_short = long[web].sum(), (~long[web]).sum()
+    error = expected * np.sqrt(1 / kept_long + 1 / kept_short)
+    assert abs(kept_short / kept_long - expected) < 4 * error
+
+
+@given(
+    lengths=st.lists(st.integers(0, 3000), min_size=1, max_size=30),
+    budget=st.integers(1, 50_000),
+    seed=st.integers(0, 100),
+    data=st.data(),
+)
+def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_document(
+    lengths, budget, seed, data
+):
+    sizes = np.array(lengths)
+    domains = np.array(
+        data.draw(st.lists(st.integers(0, 2), min_size=len(lengths), max_size=len(lengths)))
+    )
+    if sizes.sum() == 0:
+        with pytest.raises(DataError, match="no tokens"):
+            draw(domains, sizes, budget, seed)
+        return
+    drawn = draw(domains, sizes, budget, seed)
+    assert drawn.tokens.sum() == budget
+    assert ((drawn.tokens > 0) & (drawn.tokens <= sizes[drawn.documents])).all()
+    pairs = list(zip(drawn.documents.tolist(), drawn.passes.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    is_long = sizes[drawn.documents] >= 1000
+    for domain, entry in enumerate(drawn.statistics):
+        of_domain = domains[drawn.documents] == domain
+        assert (drawn.tokens < sizes[drawn.documents])[of_domain].sum() <= 1
+        assert entry["share"] == pytest.approx(sizes[domains == domain].sum() / sizes.sum())
+        assert entry["drawn_tokens"] == drawn.tokens[of_domain].sum()
+        assert abs(entry["drawn_tokens"] - entry["share"] * budget) < 1
+        assert entry["drawn_long_tokens"] == drawn.tokens[of_domain & is_long].sum()
+        assert entry["drawn_share"] == pytest.approx(entry["drawn_tokens"] / budget)
+        assert entry["drawn_documents"] == of_domain.sum()
+        assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
+
+
+@given(
+    lengths=st.lists(st.integers(1, 3000), min_size=6, max_size=30),
+    budget=st.integers(1, 50_000),
+    web=st.integers(0, 100),
+    long_share=st.none() | st.sampled_from([0.0, 0.34, 1.0]),
+)
+def test_given_shares_of_domains_and_of_long_documents_are_met_to_the_token(
+    lengths, budget, web, long_share
+):
+    sizes = np.array([10, 10, 10, 2000, 2000, 2000, *lengths])  # each domain has both lengths
+    domains = np.arange(len(sizes)) % 3
+    shares = {"web": web / 100, "code": 1 - web / 100}
+    mix = Upsampling(long_document_tokens=1000, long_share=long_share, domain_shares=shares)
+    drawn = draw_documents(domains, sizes, NAMES, budget=budget, upsampling=mix, seed=0)
+    is_long = sizes[drawn.documents] >= 1000
+    assert drawn.tokens.sum() == budget
+    for domain, name in enumerate(NAMES):
+        own = domains[drawn.documents] == domain
+        tokens = drawn.tokens[own].sum()
+        assert abs(tokens - shares.get(name, 0) * budget) < 1
+        if long_share is not None:
+            assert abs(drawn.tokens[own & is_long].sum() - long_share * tokens) < 1
+
+
+def test_a_share_without_text_is_refused():
+    mix = Upsampling(long_document_tokens=1000, long_share=0.5)
+    with pytest.raises(DataError, match="no long documents of books in the training split"):
+        draw_documents(
+            np.array([0, 0, 1]), np.array([2000, 5, 500]), NAMES, budget=900, upsampling=mix, seed=0
+        )
+
+
+def test_a_small_corpus_is_gone_through_again_in_a_new_order():
+    lengths = np.full(50, 2000)
+    drawn = draw(np.zeros(50, dtype=np.int64), lengths, 250 * 2000)
+    assert np.bincount(drawn.passes).tolist() == [50] * 5
+    orders = {tuple(drawn.documents[drawn.passes == p]) for p in range(5)}
+    assert len(orders) == 5
+    assert (np.diff(drawn.passes) >= 0).all()
+
+
+def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget():
+    rare = Upsampling(long_document_tokens=1000, short_keep_rate=1e-12)
+    drawn = draw([0], [10], 95, mix=rare)
+    assert drawn.documents.tolist() == [0] * 10
+
+
+def test_a_document_of_just_the_length_is_long():
+    rare = Upsampling(long_document_tokens=10, short_keep_rate=1e-9)
+    drawn = draw([0] * 20, [10] * 20, 200, mix=rare)
+    assert sorted(drawn.documents) == list(range(20))
+    assert drawn.passes.max() == 0
+    shorter = draw([0] * 20, [9] * 20, 180, mix=rare)
+    assert shorter.passes.max() > 0
+
+
+def test_domains_are_shuffled_independently():
+    drawn = draw([0] * 40 + [1] * 40, [5] * 80, 400, mix=KEEP_ALL)
+    first = drawn.documents[drawn.documents < 40]
+    second = drawn.documents[drawn.documents >= 40] - 40
+    assert sorted(first) == sorted(second) == list(range(40))
+    assert first.tolist() != second.tolist()
+
+
+def test_a_document_stands_where_its_middle_lies_in_its_domain():
+    drawn = draw([0] + [1] * 10, [100] + [10] * 10, 200, mix=KEEP_ALL)
+    assert drawn.documents.tolist().index(0) == 5

@@ -146,9 +146,3 @@ def test_in_float32_answers_are_token_equal_with_and_without_savings(method):
     for budget in BUDGETS:
         for share in (True, False):
             assert answers(asked, prompts, batch_tokens=budget, share_prefixes=share) == expected
-
-
-def test_the_record_says_what_passed_together():
-    assert passes.shape_of_passes(model("none"), 512) == {"texts": 1, "piece_tokens": 1024}
-    whole = passes.shape_of_passes(model("none", torch.float32), 512)
-    assert whole == {"batch_tokens": 512, "piece_tokens": 4096}

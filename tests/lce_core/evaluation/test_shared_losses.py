@@ -36,13 +36,6 @@ def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method):
             np.testing.assert_array_equal(beginning.hits, alone.hits[index])
 
 
-@pytest.mark.parametrize("method", ["ntk_frozen", "dynamic_pi", "dynamic_yarn"])
-def test_frequencies_that_follow_the_length_forbid_it(method):
-    model = request(benchmark("perplexity"), 300, method).model
-    assert not model.begins_alike(100, 300)
-    assert not model.begins_alike(200, 300)
-
-
 @pytest.fixture
 def passed(monkeypatch) -> list[int]:
     sizes: list[int] = []

@@ -23,7 +23,7 @@ from lce_core.contracts.tiny_models import (
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension import kernels
 from lce_core.extension.extending import extend, use_kernel
-from lce_core.methods import METHODS, Method
+from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.extended_models import method, over_bases
@@ -37,12 +37,9 @@ from tests.support.extended_models import method, over_bases
         ("pi", {}, {"rope_type": "linear", "factor": 4.0}),
         ("ntk_frozen", {}, {"rope_type": "dynamic", "factor": 2.0}),
         ("ntk_32k", {"factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0}),
-        ("ntk_64k", {}, {"rope_type": "dynamic", "factor": 2.0}),
         ("dynamic_pi", {}, {"rope_type": "linear", "factor": 4.0}),
         ("dynamic_ntk_aware", {}, {"rope_type": "dynamic", "factor": 1.0}),
         ("abf_single_stage", {}, {"rope_theta": 5e6}),
-        ("rope_base_method_1", {}, {"rope_theta": 5e6}),
-        ("small_base", {}, {"rope_theta": 500.0}),
         ("harpe", {"bases": [3e6] * 4}, {"rope_theta": 3e6}),
     ],
 )
@@ -62,29 +59,6 @@ def test_yarn_equals_a_stock_yarn_model(base, name):
     expected = stock(base, **rope)(ids).logits
     output = logits(extend(stock(base), base, method(name), target=TARGET), ids)
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("base", BASES[1:], ids=["llama-gqa", "phi"])
-@pytest.mark.parametrize(
-    ("name", "parameters", "length"),
-    [
-        ("yarn", {"scale": 1.0}, 40),
-        ("dynamic_yarn", {}, TRAINED),
-        ("clex", {}, TRAINED),
-        ("harpe", {"bases": [1e4] * 4}, 40),
-        ("self_extend", {"window": 8, "group": 1}, TRAINED),
-        ("lm_infinite", {}, TRAINED),
-        ("streaming_llm", {}, TRAINED),
-        ("rerope", {"window": 3, "leak": 1}, TRAINED),
-        ("dca", {"chunk": 14, "window": 7}, 14),
-    ],
-)
-def test_identity_settings_equal_the_base_model(base, name, parameters, length):
-    ids = tokens(length)
-    expected = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
-    chosen = METHODS.parse({"name": name, **parameters}, "test")
-    output = logits(extend(stock(base), base, chosen, target=TARGET), ids)
-    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
 
 
 class PerHead(Method):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from lce_core.attention import registered
+from lce_core.attention.causal import full_causal
 from lce_core.attention.flash import attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.placement import Placement
@@ -206,3 +208,35 @@ def test_a_layer_that_follows_the_length_is_compared():
     geometry = BASES[0].geometry
     assert begins_alike(Following(), geometry, 4, *lengths)
     assert not begins_alike(Following(), geometry, 6, *lengths)
+
+
+CALLS: list[tuple[int, tuple[int, int]]] = []
+
+
+@dataclass(frozen=True)
+class Written(FullCausal):
+    """Full attention that writes down the layer and the group of heads of each call."""
+
+    kernel: ClassVar[str] = f"{__name__}:write"
+
+
+def write(scheme: Written, inputs: AttentionInputs) -> torch.Tensor:
+    CALLS.append((inputs.layer, inputs.part))
+    return full_causal(scheme, inputs)
+
+
+class OwnKernel(Method):
+    family = "approximate"
+
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> Written:
+        return Written()
+
+
+@over_bases
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_kernel_knows_the_layer_it_computes(base, groups, monkeypatch):
+    monkeypatch.setattr(registered, "num_parts", lambda inputs: groups)
+    CALLS.clear()
+    logits(extend(stock(base, layers=3), base, OwnKernel(), target=TARGET), tokens(9), (4,))
+    one_pass = [(layer, (part, groups)) for layer in range(3) for part in range(groups)]
+    assert 2 * one_pass == CALLS

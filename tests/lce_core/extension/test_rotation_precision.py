@@ -155,7 +155,6 @@ def test_attention_that_rotates_by_itself_takes_rounded_positions_too():
     [
         ("pi", ["exact", "bf16", "bf16_angles", "pose"]),
         ("longlora", ["exact", "bf16_angles"]),
-        ("clex", ["exact", "bf16_angles"]),
     ],
 )
 def test_a_run_on_other_positions_is_another_run(name, kinds, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from tests.support.oracles.landmark_attention import (
     trained,
     written_out,
 )
+from tests.support.oracles.placed_attention import in_chunks
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
@@ -52,18 +52,6 @@ def states(heads: int, kv_heads: int, length: int, batch: int = 1, dim: int = 6)
         for number in (heads, kv_heads, kv_heads)
     )
     return query, key, value
-
-
-def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch.Tensor:
-    """The kernel called for consecutive queries over a growing cache, as decoding does."""
-    query, key, value = parts
-    outputs = []
-    for start, stop in pairwise([0, *cuts, query.shape[2]]):
-        past = (key[:, :, :stop], value[:, :, :stop])
-        outputs.append(
-            kernel(scheme, AttentionInputs(query[:, :, start:stop], *past, TABLE, start, SCALING))
-        )
-    return torch.cat(outputs, dim=2)
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 16, 23])
@@ -89,7 +77,7 @@ def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(sc
     for elements in (1, 1 << 12, 1 << 25):
         monkeypatch.setattr(retrieval, "_ELEMENTS", elements)
         for cuts in ([], [8, 16, 17, 40], [*range(30, 45)]):
-            output = in_chunks(retrieval.attend, scheme, parts, cuts)
+            output = in_chunks(retrieval.attend, scheme, parts, TABLE, cuts, SCALING)
             torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -118,7 +106,7 @@ def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts):
     # Each block's tokens say its number, so the output names the blocks that were read.
     value[:] = torch.nn.functional.one_hot(torch.arange(length) // 4, dim)
     query, key, value = (part.to(dtype) for part in (query / 16, key, value))
-    output = in_chunks(retrieval.attend, scheme, (query, key, value), cuts)
+    output = in_chunks(retrieval.attend, scheme, (query, key, value), TABLE, cuts, SCALING)
     for head in range(2):
         for i in range(length):
             exact = selected(query[0, head].double(), key[0, head].double(), i, scheme)

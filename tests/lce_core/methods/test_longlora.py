@@ -31,6 +31,7 @@ from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 from lce_core.training.trainer import Trainer
 from tests.support.extended_models import over_bases
+from tests.support.oracles.placed_attention import SCALING, States, random_states
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
@@ -42,11 +43,8 @@ from tests.support.training_jobs import (
     weights,
 )
 
-SCALING = 0.3
 TARGET = 512
 UPDATED = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
-
-States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def blocks(length: int, group: int, shifted: bool) -> torch.Tensor:
@@ -84,15 +82,6 @@ def dense(states: States, inv_freq: np.ndarray, mask: torch.Tensor) -> torch.Ten
     return scores.masked_fill(~mask, -math.inf).softmax(-1) @ value
 
 
-def draw(heads: int, kv_heads: int, length: int, dim: int = 6, batch: int = 2) -> States:
-    generator = torch.Generator().manual_seed(length * 31 + heads)
-    query, key, value = (
-        torch.randn(batch, number, length, dim, generator=generator, dtype=torch.float64)
-        for number in (heads, kv_heads, kv_heads)
-    )
-    return query, key, value
-
-
 def table(pairs: int) -> RopeTable:
     return RopeTable(1e4 ** (-np.arange(pairs) / pairs))
 
@@ -113,7 +102,7 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
 ):
     heads, length = kv_heads * shared, num_groups * 2 * half
     assume(heads > 1)
-    states = draw(heads, kv_heads, length)
+    states = random_states(length, heads=heads, kv_heads=kv_heads, dim=6)
     expected = dense(states, table(pairs).inv_freq, visible(length, 2 * half, heads))
     output = attended(states, 2 * half, pairs)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
@@ -124,7 +113,10 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
     ("heads", "kv_heads", "group"), [(4, 2, 8), (3, 3, 32), (3, 1, 8), (12, 4, 32)]
 )
 def test_the_kernel_has_the_gradients_of_dense_attention(heads, kv_heads, group):
-    ours, theirs = ([part.requires_grad_() for part in draw(heads, kv_heads, 32)] for _ in range(2))
+    ours, theirs = (
+        [part.requires_grad_() for part in random_states(32, heads=heads, kv_heads=kv_heads, dim=6)]
+        for _ in range(2)
+    )
     attended((ours[0], ours[1], ours[2]), group).square().sum().backward()
     expected = dense(
         (theirs[0], theirs[1], theirs[2]), table(2).inv_freq, visible(32, group, heads)
@@ -152,7 +144,7 @@ def rolled(states: States, group: int, inv_freq: np.ndarray) -> torch.Tensor:
 
 
 def test_rolling_the_row_differs_in_the_first_half_block_of_shifted_heads_only():
-    states, group = draw(4, 4, 32), 8
+    states, group = random_states(32, kv_heads=4, dim=6), 8
     output, other = attended(states, group), rolled(states, group, table(2).inv_freq)
     torch.testing.assert_close(other[:, :2], output[:, :2], rtol=1e-10, atol=1e-10)
     later = slice(group // 2, None)

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -15,19 +13,12 @@ from scipy import stats
 from lce_core.contracts.methods import check_training_positions
 from lce_core.contracts.tiny_models import BASES, stock, tokens
 from lce_core.errors import SpecError
-from lce_core.execution import Execution
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.methods._training_positions import skipped_positions
-from lce_core.runners import Runner
-from lce_core.store.artifacts import Store
-from lce_core.study.plan import compile_study
-from lce_core.study.progress import inspect
-from lce_core.study.study_file import parse_study
-from lce_core.study.units import units_to_do
 from tests.support.extended_models import method
 from tests.support.plugin_copies import Change, copied
-from tests.support.small_study import written_text
+from tests.support.studies import TINY, compiled
 
 HOOK: Change = (
     "    def rope_table(",
@@ -135,47 +126,6 @@ def test_wrong_positions_are_refused(positions, problem, tmp_path):
             extended.begin_request(16)
 
 
-STUDY: dict[str, Any] = {
-    "study": "skipping",
-    "hypothesis": "None.",
-    "target_context": 256,
-    "train_tokens": 2048,
-    "corpus": {"name": "jsonl_folder", "domain_names": ["code"]},
-    "base_models": [{"name": "toy_llama", "steps": 2}],
-    "training": {"learning_rate": 1e-3, "tokens_per_step": 1024},
-    "evaluation": {"held_out_tokens": 4096},
-    "benchmarks": [
-        {"name": "perplexity", "profile": "tiny", "lengths": [256], "domains": ["code"]}
-    ],
-    "seeds": [0],
-}
-
-
-def test_a_study_trains_such_a_method_and_starts_others_from_it(skipping, tmp_path):
-    name = skipping.plugin_name
-    methods = [
-        {"name": name, "label": "skip", "tuned": True, "train_length": 64},
-        {"name": "pi", "tuned": True, "start_from": "skip-tuned"},
-        {"name": "yarn", "weights_of": "skip-tuned"},
-    ]
-    text = tmp_path / "text"
-    text.mkdir()
-    data = {"text": written_text(text)}
-    study = parse_study(yaml.safe_dump({**STUDY, "methods": methods}), "mine.yaml")
-    plan, store = compile_study(study, data), Store(tmp_path / "home")
-    store.prepare()
-    runner = Runner(store, Execution(home=store.home, data_folders=data), lambda event: None)
-    for unit in units_to_do(plan, inspect(plan, store, {})):
-        for step in unit.steps:
-            runner.ensure(step)
-    records = {cell.method: store.record(cell.step) for cell in plan.cells}
-    found = {method: record.result["scores"][0]["value"] for method, record in records.items()}
-    assert found.keys() == {"skip", "pi", "yarn"}
-    assert len(set(found.values())) == 3
-    trained = {step.name for step in plan.steps.values() if step.kind == "finetune"}
-    assert trained == {"toy_llama-skip-tuned-s0", "toy_llama-pi-tuned-s0"}
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -183,8 +133,7 @@ def test_a_study_trains_such_a_method_and_starts_others_from_it(skipping, tmp_pa
         ({"train_positions": "pose", "train_length": 64}, "draws positions of its own"),
     ],
 )
-def test_a_plan_refuses_rows_that_cannot_skip(changes, problem, skipping):
+def test_a_plan_refuses_rows_that_cannot_skip(changes, problem, skipping, text):
     entry = {"name": skipping.plugin_name, "label": "skip", "tuned": True, **changes}
-    study = parse_study(yaml.safe_dump({**STUDY, "methods": [entry]}), "mine.yaml")
     with pytest.raises(SpecError, match=problem):
-        compile_study(study, {})
+        compiled({**TINY, "methods": [entry]}, text)

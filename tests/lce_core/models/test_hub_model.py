@@ -105,10 +105,6 @@ def test_a_model_folder_may_have_any_name(tmp_path):
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: a model type that was compared"),
     ({"model_type": "falcon"}, "through AttentionInterface; this model"),
-    ({"model_type": "ministral3"}, "also multiplies them by a factor"),
-    ({"model_type": "cohere2"}, "rotates only in layers with a sliding window"),
-    ({"model_type": "chatglm"}, "such as glm, to which GLM-4 was converted"),
-    ({"model_type": "internlm3"}, "compared with transformers"),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
     ({"model_type": "gemma2", "sliding_window": 4096}, "without a soft cap"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
@@ -189,24 +185,20 @@ WHOLE_NUMBERS = ("num_attention_heads", "max_position_embeddings", "hidden_size"
         *((key, ...) for key in WHOLE_NUMBERS),
         *(("hidden_size", given) for given in (0, -3, "14", 14.0, True, None)),
         *(("rope_theta", given) for given in (0, "1e6", True)),
+        ("partial_rotary_factor", 0),
     ],
 )
 def test_a_key_that_is_missing_or_no_positive_number_is_named(key, given, tmp_path):
     got = "nothing" if given in (..., None) else repr(given)
+    model_type = "phi" if key == "partial_rotary_factor" else "qwen2"
     with pytest.raises(DataError, match=rf"config\.json: {key}: got {got}; expected a positive"):
-        read_facts(written(tmp_path, **{key: given}))
+        read_facts(written(tmp_path, **{"model_type": model_type, key: given}))
 
 
 @pytest.mark.parametrize("given", [[1, 0, 1], [0] * 24, 7])
 def test_layers_without_rotation_are_listed_for_all_layers_and_not_all_of_them(given, tmp_path):
     folder = written(tmp_path, model_type="smollm3", no_rope_layers=given)
     with pytest.raises(DataError, match=r"no_rope_layers: got .*; expected a 0 or 1 for each"):
-        read_facts(folder)
-
-
-def test_a_share_of_rotated_elements_is_a_positive_number(tmp_path):
-    folder = written(tmp_path, model_type="phi", partial_rotary_factor=0)
-    with pytest.raises(DataError, match="partial_rotary_factor: got 0; expected a positive"):
         read_facts(folder)
 
 

@@ -1,5 +1,9 @@
-"""Damaged weights are found from headers and index alone, before anything is loaded."""
+"""Damaged weights are found from headers and index alone, before anything is loaded.
 
+The identity of a folder of weights is every byte of every model file, and no other file.
+"""
+
+import hashlib
 import json
 import os
 import stat
@@ -13,8 +17,10 @@ from safetensors.numpy import save
 
 from lce_core.errors import DataError
 from lce_core.models import read_config_json, require_model, require_whole, weights_digest
+from lce_core.store.file_facts import FileFacts
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import StudySpec, parse_study
+from tests.support.file_events import opened
 from tests.support.toy_study import TOY
 from tests.support.weights import smallest_weights
 
@@ -143,3 +149,38 @@ def test_json_that_is_nested_too_deeply_is_refused(folder, name):
     (folder / name).write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(DataError, match=f"{name}: .*nested too deeply"):
         require_model(folder)
+
+
+@pytest.fixture(scope="module")
+def large_folder(tmp_path_factory) -> Path:
+    """Weights of 4 MiB, more than twice what was once read of a file."""
+    large_folder = tmp_path_factory.mktemp("weights")
+    (large_folder / "config.json").write_text("{}")
+    (large_folder / "chat_template.jinja").write_text("{{ messages }}")
+    (large_folder / "model.safetensors").write_bytes(bytes(4 << 20))
+    (large_folder / "README.md").write_text("no part of the model")
+    return large_folder
+
+
+def by_hand(large_folder: Path) -> str:
+    names = ("chat_template.jinja", "config.json", "model.safetensors")
+    lines = [f"{hashlib.sha256((large_folder / n).read_bytes()).hexdigest()} {n}\n" for n in names]
+    return hashlib.sha256("".join(["weights 2\n", *lines]).encode()).hexdigest()
+
+
+def test_the_digest_is_of_names_and_whole_contents(large_folder):
+    assert weights_digest(large_folder) == by_hand(large_folder)
+    (large_folder / "README.md").write_text("other words")
+    assert weights_digest(large_folder) == by_hand(large_folder)
+
+
+def test_weights_are_read_once_while_they_stay(large_folder, tmp_path, monkeypatch):
+    # The files are seconds old: let them count as old enough to be remembered.
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", -1e6)
+    with opened(large_folder) as first, FileFacts(tmp_path).in_use():
+        digest = weights_digest(large_folder)
+    names = [Path(path).name for path in first]
+    assert sorted(names) == ["chat_template.jinja", "config.json", "model.safetensors"]
+    with opened(large_folder) as second, FileFacts(tmp_path).in_use():
+        assert weights_digest(large_folder) == digest
+    assert second == []

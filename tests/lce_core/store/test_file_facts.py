@@ -51,13 +51,6 @@ def saved(home: Path, file: Path) -> None:
     facts.save()
 
 
-def test_a_file_is_read_once_while_it_stays_as_it_is(home, file):
-    saved(home, file)
-    with opened(file) as seen:
-        assert FileFacts(home).sha256(file) == digest("one")
-    assert seen == []
-
-
 @pytest.mark.parametrize("other_inode", [False, True])
 def test_a_file_that_changed_and_has_its_old_times_is_read_again(home, file, other_inode):
     saved(home, file)

@@ -24,12 +24,9 @@ def write(attempt: Attempt) -> dict[str, object]:
     return {"scores": [{"metric": "perplexity", "value": 16.524}]}
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
+@pytest.fixture(autouse=True)
+def _with_a_step(store) -> None:
     store.ensure(a_step(), write, {"slots": 1})
-    return store
 
 
 @pytest.mark.parametrize(

@@ -401,3 +401,23 @@ def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path):
     occupied.write_text("")
     with pytest.raises(SpecError, match="set LCE_HOME to a writable folder"):
         Store(occupied / "home").prepare()
+
+
+ASK = """
+import json
+from lce_core.store.records import environment
+before = environment()
+import torch
+print(json.dumps([before["instructions"], environment()["instructions"]]))
+"""
+
+
+def test_it_names_the_instructions_of_torch_once_torch_is_loaded():
+    answer = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env=os.environ | {"ATEN_CPU_CAPABILITY": "default"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(answer.stdout) == [None, "DEFAULT"]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.errors import SpecError
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Attempt
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.records import Record
 from lce_core.store.verification import compare, keep, kept, not_computed, sampled
@@ -52,9 +52,7 @@ def test_a_sample_that_is_none_is_refused(sample):
 
 
 @pytest.fixture
-def cell(tmp_path) -> Cell:
-    store = Store(tmp_path / "home")
-    store.prepare()
+def cell(store) -> Cell:
     step = free_step("cell", "x", {"n": 1}, {})
     store.ensure(step, write, {})
     record = store.record(step)

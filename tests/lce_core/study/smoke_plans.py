@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from flows.settings import make_execution
+from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import parse_study
@@ -30,3 +32,11 @@ def fill(store: Store, plan: StudyPlan) -> None:
     store.studies.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
     for step in plan.steps.values():
         store.ensure(step, write_file, {})
+
+
+def new_runner(home: Path, text: Path) -> tuple[Runner, Store]:
+    """A runner of steps over a new store, whose studies read the folder `text`."""
+    store = Store(home)
+    store.prepare()
+    options = {"home": home, "device": "cpu", "data_folders": {"text": text}}
+    return Runner(store, make_execution(options), lambda event: None), store

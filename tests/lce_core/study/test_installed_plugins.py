@@ -1,8 +1,5 @@
 """Plug-ins of an installed package: found by entry point, recorded with the package's version."""
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,6 @@ from lce_core.methods import METHODS
 from lce_core.store.records import PluginCode
 from lce_core.study.plugin_folders import add_plugin_folders
 from tests.support.plugin_copies import plugins_removed_after
-from tests.support.repository import ROOT
 
 METHOD = '''"""Every frequency divided by a constant of the package."""
 
@@ -71,19 +67,6 @@ def registered() -> PluginCode:
         code = METHODS.code("halved")
         assert code is not None
         return code
-
-
-def test_a_command_lists_the_plugin_of_an_installed_package(tmp_path):
-    code = "import sys; sys.argv[0] = 'lce'; from lce.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "methods", "--json"],
-        env={**os.environ, "PYTHONPATH": f"{installed(tmp_path)}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "halved" in [row["method"] for row in json.loads(done.stdout)]
 
 
 def test_a_plugin_is_found_without_an_import_and_its_code_names_its_package(site):

@@ -9,10 +9,14 @@ import yaml
 
 from flows.selection import select_cells
 from lce_core.errors import NonFiniteError, SpecError, UnavailableError
+from lce_core.execution import Execution
+from lce_core.runners import Runner
+from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.progress import inspect
+from lce_core.study.step_kinds import KINDS, spec_of
 from lce_core.study.study_file import parse_study
 from lce_core.study.units import abandoned, dearest_first, units_to_do
 from tests.support.file_events import listed
@@ -431,3 +435,45 @@ def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_o
         assert cells == first + last
         assert set(last[:3]) == dear
         assert bases <= set(names[: names.index(cells[0])])
+
+
+def of_kind(kind: str, **changes: Any) -> Step:
+    step = next(step for step in planned().steps.values() if step.kind == kind)
+    return Step(**{**step.to_json(), "spec": {**step.spec, **changes}})
+
+
+def test_kinds_start_in_the_order_in_which_they_wait_for_each_other():
+    steps = planned().steps
+    for step in steps.values():
+        for parent in step.parents.values():
+            assert KINDS[steps[parent].kind].order < KINDS[step.kind].order
+    assert len({kind.order for kind in KINDS.values()}) == len(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("rows", {"rows_length": 8}, "rows_length: got an unknown key"),
+        ("cell", {"method": {"name": "yarn", "version": 0}}, "version 0"),
+        ("cell", {"intervals": {"wilson": {"version": 0}}}, "intervals"),
+    ],
+)
+def test_a_spec_that_another_version_wrote_is_refused_with_its_place(kind, changes, message):
+    with pytest.raises(SpecError, match=message):
+        spec_of(of_kind(kind, **changes))
+
+
+def test_the_definition_of_intervals_is_part_of_a_cells_identity(monkeypatch):
+    before = planned()
+    for step in before.steps.values():
+        assert (step.spec.get("intervals") == INTERVALS) == (step.kind == "cell")
+    monkeypatch.setitem(INTERVALS, "wilson", {**INTERVALS["wilson"], "version": 2})
+    assert not fingerprints(planned(), "cell") & set(before.steps)
+
+
+def test_what_the_runner_cannot_read_is_a_failure_of_the_step(store):
+    runner = Runner(store, Execution(home=store.home), lambda event: None)
+    step = of_kind("rows", corpus={"name": "local_text", "version": 0})
+    with pytest.raises(SpecError, match="version 0"):
+        runner.ensure(step)
+    assert (store.failures.of(step) or {})["class"] == "data"

@@ -23,7 +23,7 @@ from lce_core.store.records import Record
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState, needed_steps
 from lce_core.study.units import abandoned, units_to_do
-from tests.lce_core.study.computing import new_runner
+from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.studies import TINY, compiled
 
 RATES = [1.0e-5, 2.0e-3, 1.0]

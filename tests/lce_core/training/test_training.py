@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from accelerate.utils import GradientAccumulationPlugin
 from hypothesis import given
 from hypothesis import strategies as st
 from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir, triton_cache_dir
@@ -23,6 +24,7 @@ from lce_core.data.packing import PackedRows
 from lce_core.errors import NonFiniteError, SpecError, StoreError, WorkerLostError
 from lce_core.methods import METHODS
 from lce_core.recipe import Training
+from lce_core.training import trainer
 from lce_core.training.checkpoints import Point, find_point, open_point, publish, write_shard
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step, share
@@ -35,6 +37,7 @@ from tests.support.training_jobs import (
     ROWS_PER_STEP,
     log,
     losses,
+    run_alone,
     save_base,
     silent,
     weights,
@@ -283,3 +286,49 @@ def test_torch_reads_compiled_code_only_where_no_other_user_can_write(home, tmp_
     first = cache_dir()
     use_private_compile_caches()
     assert cache_dir() == first
+
+
+def epochs(seed: int) -> list[list[int]]:
+    """Rows of three epochs of 30, read in steps of 9."""
+    rows = np.concatenate([rows_of_step(seed, step, 9, 30) for step in range(10)])
+    return rows.reshape(3, 30).tolist()  # type: ignore[no-any-return]
+
+
+def test_every_epoch_has_an_order_of_its_own():
+    orders = [tuple(epoch) for seed in (0, 1) for epoch in epochs(seed)]
+    assert all(sorted(order) == list(range(30)) for order in orders)
+    assert len(set(orders)) == 6
+
+
+HOSTILE = {
+    "ACCELERATE_MIXED_PRECISION": "bf16",
+    "ACCELERATE_DYNAMO_BACKEND": "EAGER",
+    "ACCELERATE_USE_FSDP": "true",
+    "ACCELERATE_USE_DEEPSPEED": "true",
+    "ACCELERATE_USE_MEGATRON_LM": "true",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "8",
+}
+
+
+def test_weights_are_those_of_an_empty_environment(make_job, monkeypatch):
+    expected = make_job(micro_batch_tokens=128, num_steps=2)  # 4 micro-batches
+    run_alone(expected)
+    for name, value in HOSTILE.items():
+        monkeypatch.setenv(name, value)
+    job = make_job(micro_batch_tokens=128, num_steps=2)
+    run_alone(job)
+    assert [name for name in os.environ if name.startswith("ACCELERATE_")] == []
+    found = weights(job)
+    assert all(torch.equal(found[name], tensor) for name, tensor in weights(expected).items())
+
+
+def test_a_version_of_accelerate_that_accumulates_another_number_trains_nothing(
+    make_job, monkeypatch
+):
+    def changed(num_steps: int) -> GradientAccumulationPlugin:
+        return GradientAccumulationPlugin(num_steps=num_steps + 1)
+
+    monkeypatch.setattr(trainer, "GradientAccumulationPlugin", changed)
+    with pytest.raises(SpecError, match="5 micro-batches a step from Accelerate; expected 4"):
+        run_alone(make_job(micro_batch_tokens=128, num_steps=2))

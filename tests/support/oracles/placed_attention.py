@@ -16,12 +16,13 @@ SCALING = 0.3
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def random_states(tokens: int) -> States:
-    """Queries of four heads, keys and values of two; three of four pairs rotate."""
-    generator = torch.Generator().manual_seed(tokens)
+def random_states(
+    tokens: int, *, batch: int = 2, heads: int = 4, kv_heads: int = 2, dim: int = 8
+) -> States:
+    generator = torch.Generator().manual_seed(tokens * 31 + heads)
     query, key, value = (
-        torch.randn(2, heads, tokens, 8, generator=generator, dtype=torch.float64)
-        for heads in (4, 2, 2)
+        torch.randn(batch, number, tokens, dim, generator=generator, dtype=torch.float64)
+        for number in (heads, kv_heads, kv_heads)
     )
     return query, key, value
 
@@ -72,25 +73,14 @@ def in_chunks(
     scheme: Any,
     parts: States,
     rope: RopeTable,
-    cuts: list[int],
+    cuts: Sequence[int],
+    scaling: float = SCALING,
 ) -> torch.Tensor:
     """Outputs of a kernel that reads a text in pieces, as decoding does."""
     query, key, value = parts
-    edges = [0, *cuts, query.shape[2]]
-    return torch.cat(
-        [
-            kernel(
-                scheme,
-                AttentionInputs(
-                    query[:, :, start:stop],
-                    key[:, :, :stop],
-                    value[:, :, :stop],
-                    rope,
-                    start,
-                    SCALING,
-                ),
-            )
-            for start, stop in pairwise(edges)
-        ],
-        dim=2,
-    )
+    outputs = []
+    for start, stop in pairwise([0, *cuts, query.shape[2]]):
+        seen = key[:, :, :stop], value[:, :, :stop]
+        inputs = AttentionInputs(query[:, :, start:stop], *seen, rope, start, scaling)
+        outputs.append(kernel(scheme, inputs))
+    return torch.cat(outputs, dim=2)

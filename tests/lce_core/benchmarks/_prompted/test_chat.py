@@ -146,11 +146,6 @@ def test_a_chat_without_effect_is_refused(name, parameters, reason):
         benchmark(name, **parameters)
 
 
-def test_only_a_chat_enters_the_identity():
-    assert set(benchmark("passkey").identity()) == {"name", "version"}
-    assert benchmark("passkey", chat=True).identity()["chat"] is True
-
-
 def test_a_context_in_a_chat_passes_once_for_its_questions():
     asked = benchmark("babilong", num_stories=2, max_facts=10, chat=True)
     words = {"tokenizer": chat_tokenizer(), "held_out": held_out(in_words=True)}

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
@@ -73,6 +73,8 @@ def test_prompts_are_the_published_templates_with_input_and_context_in_place():
     assert "\n\n Answer the question based on the above article" in TASKS["qasper"].prompt
 
 
+@example(most=9, text="abcdefghi")
+@example(most=8, text="abcdefghi")
 @given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))
 def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(bpe, tmp_path_factory, most, text):
     for tokenizer in (bpe, TOY.tokenizer(None)):

@@ -243,3 +243,28 @@ def test_words_of_another_release_of_wonderwords_make_the_cell_unavailable(tmp_p
     monkeypatch.setattr(_vocabulary, "files", lambda package: tmp_path)
     with pytest.raises(UnavailableError, match=r"6,782 words .* `pip install wonderwords==3.0.1"):
         _vocabulary.word_list.__wrapped__("noun")
+
+
+def test_needles_of_ruler_lie_at_forty_depths(folders):
+    forty = {round(step * 100 / 39) for step in range(40)}  # none of them ends in a half
+    prompts = prompts_of(request_for("niah_single_2", 1200, folders), num_samples=24)
+    assert {prompt.depth for prompt in prompts} <= forty
+    assert len({prompt.depth for prompt in prompts}) > 8
+
+
+def test_each_variable_of_ruler_takes_its_value_from_the_one_before(folders):
+    for prompt in prompts_of(request_for("vt", 3000, folders)):
+        task = text_of(prompt).rsplit("\n\n\n\n", 1)[1]
+        value = task.split("assigned the value ")[1].split(" ")[0]
+        assert task.endswith(f" 5 variables are assigned the value {value}, they are: ")
+        facts = dict(re.findall(r"VAR (\w+) = (?:VAR )?(\w+)", task))
+        assert value in facts.values()
+        assert set(facts) == set(prompt.references)
+        assert len(facts) == len(set(facts.values())) == 5, "no two take it from the same one"
+
+
+def test_words_of_ruler_are_numbered_from_one(folders):
+    for prompt in prompts_of(request_for("cwe", 6000, folders), num_samples=2):
+        listed = text_of(prompt).rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
+        numbers = [int(number) for number in re.findall(r"(\d+)\. \S+", listed)]
+        assert numbers == list(range(1, len(numbers) + 1))

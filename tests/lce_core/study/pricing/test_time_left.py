@@ -78,13 +78,6 @@ def test_it_falls_with_every_step_that_takes_what_was_predicted(run, slots):
         before, done = left.seconds({}), left.done
 
 
-def test_short_steps_say_little_about_long_ones():
-    predicted = {"tokens": Predicted(1, ("tokens",)), "cell": Predicted(900, ("cell", "passkey"))}
-    left = TimeLeft([unit("tokens"), unit("cell", needs=("tokens",))], predicted, 1)
-    left.end("tokens", 30.0)
-    assert left.seconds({}) == pytest.approx(900, rel=0.05)
-
-
 def test_steps_that_were_there_or_given_up_teach_nothing():
     predicted = {name: Predicted(10, ("cell",)) for name in "abc"}
     left = TimeLeft([unit("a", "b", "c")], predicted, 1)

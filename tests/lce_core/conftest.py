@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from lce_core.store.artifacts import Store
-from tests.lce_core.study.smoke_plans import written
 
 
 @pytest.fixture
@@ -15,4 +14,6 @@ def store(tmp_path) -> Store:
 
 @pytest.fixture
 def text(tmp_path) -> Path:
+    from tests.lce_core.study.smoke_plans import written  # needs packages that a GPU machine lacks
+
     return written(tmp_path / "text")

@@ -1,0 +1,164 @@
+"""Dual Chunk Attention, STRING and DPE against their formulas in numpy: positions of each query,
+or a distance for each pair of elements."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lce_core.attention import windowed
+from lce_core.attention.causal import full_causal
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.schemes import FullCausal, GroupedNeighbour
+from lce_core.evidence import LLAMA2_7B
+from lce_core.methods import METHODS, dca
+from lce_core.methods.dca import DualChunk
+from lce_core.methods.dpe import PUBLISHED, DimensionWise
+from lce_core.methods.string import Shifted
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.oracles.placed_attention import (
+    SCALING,
+    States,
+    attended,
+    in_chunks,
+    random_states,
+)
+
+TABLE = RopeTable(np.array([1.0, 0.2, 0.01]))
+CHUNKS = st.tuples(st.integers(1, 8), st.integers(0, 14)).map(
+    lambda n: DualChunk(chunk=2 * n[0] + n[1], window=n[0])
+)
+SHIFTS = st.integers(1, 40).flatmap(
+    lambda window: st.integers(0, window).map(lambda shifted: Shifted(window, shifted))
+)
+DIMENSIONS = st.builds(
+    DimensionWise, st.integers(1, 40), st.tuples(*3 * [st.sampled_from([1, 2, 3, 4, 16, 128])])
+)
+
+
+def of_chunks(scheme: DualChunk, parts: States) -> np.ndarray:
+    """The formula of section 3: P_k = j mod c, and P_q for the same, the next, any later chunk."""
+    places = np.arange(parts[0].shape[2])
+    c = scheme.chunk - scheme.window
+    own, following = places % c, np.minimum(places % c + c, scheme.chunk)
+    apart = places[:, None] // c - places // c
+    queries = [own, following, np.full_like(places, scheme.chunk)]
+    kinds = np.clip(apart, 0, 2)
+    return attended(parts, TABLE.inv_freq, queries, kinds, places % c)
+
+
+def shifted(scheme: Shifted, parts: States) -> np.ndarray:
+    places = np.arange(parts[0].shape[2])
+    far = places[:, None] - places >= scheme.window
+    queries = [places, places - scheme.window + scheme.shifted]
+    return attended(parts, TABLE.inv_freq, queries, far.astype(int), places)
+
+
+def by_dimension(scheme: DimensionWise, parts: States) -> np.ndarray:
+    """Attention of the definition: (batch, heads, tokens, head_dim), without any rotation."""
+    query, key, value = (part.numpy() for part in parts)
+    shared, pairs = query.shape[1] // key.shape[1], len(scheme.scales)
+    key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
+    places = np.arange(query.shape[2])
+    plain = query[..., 2 * pairs :] @ key[..., 2 * pairs :].swapaxes(-1, -2)
+    for pair, (scale, speed) in enumerate(zip(scheme.scales, TABLE.inv_freq, strict=True)):
+        first, second = (
+            states[..., pair] + 1j * states[..., pairs + pair] for states in (query, key)
+        )
+        products = first[..., :, None] * second.conj()[..., None, :]
+        turns = np.exp(1j * distances(scale, scheme.window, places) * speed)
+        plain = plain + (products * turns).real
+    exponents = np.where(np.tri(len(places), dtype=bool), plain * SCALING, -np.inf)
+    powers = np.exp(exponents - exponents.max(-1, keepdims=True))
+    attended: np.ndarray = powers / powers.sum(-1, keepdims=True) @ value
+    return attended
+
+
+def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
+    """Distances (queries, keys) of a pair with this scale."""
+    query, key = places[:, None], places[None]
+    coarse = query // scale - key // scale + window - window // scale
+    found: np.ndarray = np.where(query - key < window, query - key, coarse)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernel", "formula"),
+    [
+        (CHUNKS, dca.attend, of_chunks),
+        (SHIFTS, windowed.attend, shifted),
+        (DIMENSIONS, windowed.attend, by_dimension),
+    ],
+    ids=["dca", "string", "dpe"],
+)
+@given(st.integers(1, 80), st.data())
+def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(sizes, kernel, formula, tokens, data):
+    scheme, parts = data.draw(sizes), random_states(tokens)
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
+    output = in_chunks(kernel, scheme, parts, TABLE, cuts)
+    expected = torch.from_numpy(formula(scheme, parts))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@given(CHUNKS, st.data())
+def test_up_to_one_chunk_it_is_rope(scheme, data):
+    tokens = data.draw(st.integers(1, scheme.chunk - scheme.window))
+    parts = random_states(tokens)
+    rope = full_causal(FullCausal(), AttentionInputs(*parts, TABLE, 0, SCALING))
+    output = dca.attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))
+    torch.testing.assert_close(output, rope, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "request_length", "sizes"),
+    [
+        ({}, 8192, Shifted(2703, shifted=128)),
+        ({"shift": 0.25, "window": 512}, 8192, Shifted(2048, shifted=512)),
+        ({}, 300, Shifted(99, shifted=99)),
+    ],
+)
+def test_the_shift_follows_the_request(parameters, request_length, sizes):
+    method = METHODS.parse({"name": "string", **parameters}, "test")
+    assert method.attention(LLAMA2_7B, ContextLengths(4096, 32768, request_length)) == sizes
+
+
+@given(st.integers(1, 387), st.integers(0, 400), st.integers(0, 400))
+def test_a_request_with_less_than_the_window_to_keep_is_not_shifted(length, query, key):
+    method = METHODS.parse({"name": "string"}, "test")
+    scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, length))
+    assert scheme.distance(query, key) == (query - key if key <= query else None)
+
+
+@given(st.integers(1, 40), st.sampled_from([1, 2, 4, 8]), st.integers(1, 80))
+def test_with_equal_scales_it_is_self_extend(groups, scale, tokens):
+    window = groups * scale
+    parts = random_states(tokens)
+    found = in_chunks(windowed.attend, DimensionWise(window, 3 * (scale,)), parts, TABLE, [])
+    other = in_chunks(windowed.attend, GroupedNeighbour(window, scale), parts, TABLE, [])
+    torch.testing.assert_close(found, other, rtol=1e-12, atol=1e-12)
+
+
+@given(st.sampled_from([*PUBLISHED]), st.integers(0, 9000), st.integers(0, 9000))
+def test_published_scales_give_the_distances_of_both_forms_of_the_reference(name, query, key):
+    # In decoding the reference places a key at its distance; in prefill it places queries and keys.
+    method = METHODS.parse({"name": "dpe", "scales": name}, "test")
+    scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, 32768))
+    key, query = sorted((key, query))
+    found = scheme.distance(query, key)
+    if query - key < 1024:
+        assert found == query - key
+        return
+    for group, scale in enumerate(PUBLISHED[name]):
+        decoded = query // scale - key // scale + (1024 - 1024 // scale)
+        prefilled = (query // scale + 1024 - 1024 / scale) - key // scale
+        assert decoded == prefilled
+        assert isinstance(found, tuple)
+        assert found[8 * group : 8 * group + 8] == 8 * (decoded,)
+
+
+def test_pairs_are_divided_evenly_among_the_groups():
+    geometry = RopeGeometry(32, 32, 3, 3, 1e4, 128)
+    method = METHODS.parse({"name": "dpe", "scales": [2, 3, 4]}, "test")
+    scheme = method.attention(geometry, ContextLengths(128, 512, 512))
+    assert scheme == DimensionWise(64, (*6 * (2,), *5 * (3,), *5 * (4,)))
