@@ -33,7 +33,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import sealed
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY
 from tests.support.repository import ROOT
 
 DOCUMENT = ROOT / "docs" / "catalog.md"
@@ -83,19 +83,18 @@ CONTRACT = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return sample_store(tmp_path_factory.getbasetemp())
+def store(sample) -> Store:
+    return Store(sample)
 
 
 @pytest.fixture(scope="module")
-def catalog(store, tmp_path_factory) -> Path:
-    return build_catalog(store, tmp_path_factory.mktemp("built") / "catalog.duckdb")
+def catalog(sample) -> Path:
+    return sample / "catalog.duckdb"
 
 
 @pytest.fixture
-def copied(store, tmp_path) -> Store:
-    shutil.copytree(store.home, tmp_path / "home")
-    return Store(tmp_path / "home")
+def copied(sample, tmp_path) -> Store:
+    return Store(shutil.copytree(sample, tmp_path / "home"))
 
 
 def ask(catalog: Path, sql: str) -> list[dict[str, Any]]:
@@ -329,7 +328,8 @@ def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(tmp_path,
     assert full == [*papers, "view_columns"]
 
 
-def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog):
+def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog, tmp_path):
+    catalog = Path(shutil.copy(catalog, tmp_path))
     before, beside = sha256_file(catalog), sorted(catalog.parent.iterdir())
     for sql in (
         "INSERT INTO store.cell SELECT * FROM store.cell",

@@ -21,22 +21,12 @@ from catalog.build import build_catalog, refresh_catalog
 from catalog.origin import Maker, state_digest
 from catalog.queries import logical_digest
 from lce_core.store.artifacts import Store
-from tests.support.catalogs.sample_store import STUDY, Study
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    """The home of a small store with done, failed and waiting cells."""
-    store = Store(tmp_path_factory.mktemp("built") / "home")
-    store.prepare()
-    Study(store, seeds=(2,)).build()
-    return store.home
+from tests.support.catalogs.sample_store import STUDY
 
 
 @pytest.fixture
-def home(built, tmp_path) -> Path:
-    shutil.copytree(built, tmp_path / "home")
-    return tmp_path / "home"
+def home(small_sample, tmp_path) -> Path:
+    return shutil.copytree(small_sample, tmp_path / "home")
 
 
 @pytest.fixture

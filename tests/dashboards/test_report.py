@@ -15,7 +15,6 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
 
 from catalog.build import build_catalog
@@ -299,21 +298,6 @@ def test_scatters_pair_the_two_scores_of_a_method(opened, catalog):
     at = int(re.sub(r"\D", "", picture["chart"]))
     found = {_row(dot, ("x", "value")) for dot in dots}
     assert close(found, rows_of(catalog, sql.format(at)))
-
-
-def test_costs_of_training_are_sums_over_seeds(catalog, tmp_path):
-    copied = shutil.copy(catalog, tmp_path / "catalog.duckdb")
-    with duckdb.connect(copied) as connection:
-        connection.execute("UPDATE store.cell SET train_tokens = 1000 WHERE NOT frozen")
-    trained = rows_of(
-        copied,
-        "SELECT method, count(DISTINCT checkpoint) * 1000 FROM scores WHERE NOT frozen"
-        " GROUP BY ALL",
-    )
-    costs = read_contents(copied, STUDY).costs
-    found = {(row["method"], row["train_tokens"]) for row in costs if not row["frozen"]}
-    assert found == trained
-    assert {tokens for _, tokens in found} != {1000}  # more than one seed
 
 
 def test_tables_by_task_show_all_means(opened, catalog):

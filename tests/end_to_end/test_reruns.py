@@ -79,9 +79,13 @@ def test_damage_is_noticed_and_only_that_is_redone(home, text, tmp_path, finishe
     incomplete = next((home / "artifacts" / "cell").glob("*-none-*"))
     (incomplete / "samples.parquet").unlink()
     study = write_study(tmp_path)
-    assert computed(lce(home, "worker", study, *text)) == 1  # no missing cell reads the weights
+    output = lce(home, "worker", study, *text)
+    assert computed(output) == 1  # no missing cell reads the weights
+    assert "was last planned from" in output  # another file of this study name
     shutil.rmtree(next((home / "artifacts" / "cell").glob("*-yarn-tuned-*")))
-    assert computed(lce(home, "worker", study, *text)) == 2
+    output = lce(home, "worker", study, *text)
+    assert computed(output) == 2
+    assert "was last planned from" not in output
     assert scores(home) == scores(finished)
 
 
@@ -118,12 +122,6 @@ def test_a_part_of_the_weights_is_damage_and_none_is_not(home, text, tmp_path):
     study = write_study(tmp_path)
     verified = lce(home, "verify", study, "--sample", "100%", *text)
     assert "8 of 8 done cells are recomputed" in verified  # those of yarn need the weights
-
-
-def test_another_file_of_the_same_study_name_is_pointed_out(home, text, tmp_path):
-    study = write_study(tmp_path, seeds=[0])
-    assert "was last planned from" in lce(home, "worker", study, *text)
-    assert "was last planned from" not in lce(home, "worker", study, *text)
 
 
 def test_catalog_and_mlflow_are_rebuilt_equal(finished, home):

@@ -13,7 +13,7 @@ from lce_core.store.artifacts import Store
 from tasks.fresh_catalog import Pace, catalog_kept_fresh, keep_fresh
 from tasks.mending import damage
 from tasks.projections import rebuild_catalog
-from tests.support.catalogs.sample_store import STUDY, Study, sample_store
+from tests.support.catalogs.sample_store import STUDY, Study
 
 pytestmark = pytest.mark.slow
 QUICK = Pace(seconds=0.02, share=0.5, creates_missing=False)
@@ -30,10 +30,9 @@ class Polls(threading.Event):
 
 
 @pytest.fixture
-def home(tmp_path, tmp_path_factory) -> Path:
-    store = sample_store(tmp_path_factory.getbasetemp())
+def home(sample, tmp_path) -> Path:
     # The plan alone: all cells are to do, and the catalog is made in no time.
-    shutil.copytree(store.home / "studies", tmp_path / "studies")
+    shutil.copytree(sample / "studies", tmp_path / "studies")
     rebuild_catalog(tmp_path)
     return tmp_path
 
