@@ -167,11 +167,6 @@ def test_with_one_seed_the_interval_is_over_prompts(tmp_path):
     assert "hance" not in drawn
 
 
-def test_one_number_of_examples_has_no_figure(tmp_path):
-    alone = [cell("pi", True, 0, 10, [1.0, 0.0], profile="tiny")]
-    assert shots.section(of(written(tmp_path / "catalog.duckdb", alone))) == ""
-
-
 def test_markdown_has_the_picture(catalog, tmp_path):
     page = write_markdown(catalog, "s", tmp_path / "report")
     (name,) = re.findall(r"!\[many-shot[^\]]*512 tokens\]\(([^)]+)\)", page.read_text("utf-8"))

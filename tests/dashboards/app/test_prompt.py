@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -27,9 +26,6 @@ from dashboards.app.views.prompt import build_prompts
 from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
 from tests.support.ports import listens, unused_port
 from tests.support.studies import start, wait_until
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.fixture(scope="module")
