@@ -15,9 +15,8 @@ import psutil
 import pytest
 
 from lce_core.store.artifacts import Store
-from tests.faults.output import require_no_dump
 from tests.support.hostile_variables import HOSTILE
-from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.processes import marked, new_marker, playing, require_no_dump, survivors
 from tests.support.ray_nodes import LOOPBACK, kill_node, processes_of, two_nodes
 from tests.support.studies import (
     HANG_SECONDS,

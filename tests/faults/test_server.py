@@ -18,9 +18,8 @@ import pytest
 from flows.servers.daemons import answers
 from flows.servers.guarded_prefect import prefect_database
 from lce_core.store.artifacts import Store
-from tests.faults.output import require_no_dump
 from tests.support.ports import unused_port
-from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.processes import marked, new_marker, playing, require_no_dump, survivors
 from tests.support.studies import (
     HANG_SECONDS,
     TINY_STEPS,
