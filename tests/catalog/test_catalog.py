@@ -1,7 +1,6 @@
 """The catalog says what the store holds, survives damage, and can be read but not written.
 
-Strategy: build real DuckDB files from a real store, compare them with the records as JSON, break
-copies of the store on purpose, and run every query the documentation shows.
+Strategy: DuckDB files of a real store against its records as JSON, and copies broken on purpose.
 """
 
 import csv

@@ -1,8 +1,7 @@
 """A catalog is built again exactly if a build could give another one.
 
-Strategy: change a copy of a real store and its catalog in every way there is. Whether a refresh
-builds is read off the digest of the store or the file's identity, and what a refresh leaves is
-compared with a full build beside it.
+Strategy: change a copy of a real store and its catalog in every way there is, and look at the
+store's digest or the file's identity.
 """
 
 import json

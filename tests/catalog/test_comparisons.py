@@ -1,8 +1,7 @@
 """What the catalog says of two methods is what the same answers say to other code.
 
-Strategy: made-up answers go into real DuckDB catalogs. Differences, intervals and p-values are
-computed again from the drawn numbers with scipy and numpy alone; rules of what is compared at all
-are tried with one cell changed.
+Strategy: made-up answers in real DuckDB catalogs; differences, intervals and p-values are computed
+again with scipy and numpy alone; rules of comparability are tried with one cell changed.
 """
 
 import math

@@ -1,7 +1,6 @@
 """The report shows the catalog's content, needs no other file, and works in a browser.
 
-Strategy: write the report of a real catalog, open it in a headless Chromium, and compare every mark
-with a row of SQL. The SQL is written independently of the report's queries.
+Strategy: every mark in a headless Chromium is compared with a row of independent SQL.
 """
 
 from __future__ import annotations

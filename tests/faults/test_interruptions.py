@@ -1,7 +1,6 @@
 """A run that is killed, interrupted, doubled or out of disk loses nothing and leaves nothing.
 
-Strategy: real runs in new homes, each with a Prefect server and workers of its own; what must be
-gone is looked for by the mark that all processes of a run inherit.
+Strategy: real runs in new homes, whose processes are found by a mark that all of them inherit.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """kill -9 at random moments, of any process of a run: nothing that was done is lost.
 
 Strategy: one study is run over and over; each time two processes are killed at moments that a
-seeded generator draws, while it begins, computes or ends, or its driver alone. A run whose driver
-was killed is started again in the same home and goes on; one that got through has its scores
-compared and begins anew. A JUnit report (`--junitxml`) lists what was killed.
+seeded generator draws, or its driver alone, after which the next run continues. A finished run's
+scores are compared. A JUnit report (`--junitxml`) lists what was killed.
 """
 
 import contextlib

@@ -1,8 +1,6 @@
 """A run over a Ray cluster: what one machine computes, also when a node dies in the middle.
 
-Strategy: a cluster of two nodes, each with a declared GPU; the driver is a run as users start one.
-All of them have variables for other programs. Whoever loses a node comes late, whoever loses the
-head last.
+Strategy: a cluster of two nodes, each with a declared GPU, that tests destroy in their order.
 """
 
 import contextlib

@@ -1,8 +1,6 @@
-"""A run whose Prefect server dies, refuses it or ends its flow run: nothing computed is lost, and
-the user reads a sentence, not a dump.
+"""A run whose Prefect server dies, refuses it or ends its flow run loses nothing, in one sentence.
 
-Strategy: real runs in new homes. One kills the server that it started; the others share a server of
-the user's own.
+Strategy: one run kills the server that it started; the others share a server of the user's own.
 """
 
 import contextlib

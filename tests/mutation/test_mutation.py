@@ -1,7 +1,6 @@
 """The table of faults fits the code, and the command tells what is noticed from what is not.
 
-The command itself runs on a tree of two files made here; the whole table is `python -m
-tests.mutation`, which is no part of the suite.
+The command runs on a tree of two files made here; the whole table is no part of the suite.
 """
 
 import ast

@@ -1,7 +1,6 @@
 """The page of answers shows a sample's prompt with marks, or the reason why it cannot.
 
-The decoder's input of the study was recorded; prompts come from the same subprocess as in a user's
-page.
+The decoder's input was recorded; prompts come from the same subprocess as in a user's page.
 """
 
 from __future__ import annotations
