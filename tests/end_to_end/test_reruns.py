@@ -36,23 +36,23 @@ def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_a
     assert not (home / "prefect").exists()
 
 
-def test_another_length_runs_only_its_cells(home, text, tmp_path):
+def test_another_length_and_training_value_run_their_dependents_and_the_plan_says_why(
+    home, text, tmp_path
+):
     perplexity, passkey = TINY["benchmarks"]
-    benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
-    longer = write_study(tmp_path, benchmarks=benchmarks)
-    assert computed(lce(home, "worker", longer, *text)) == 3
-    _, rows = run_query(home / "catalog.duckdb", "SELECT DISTINCT eval_length FROM scores")
-    assert {length for (length,) in rows} == {128, 256, 384}
-
-
-def test_another_training_value_runs_its_dependents_and_the_plan_says_why(home, text, tmp_path):
-    changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
+    changed = write_study(
+        tmp_path,
+        benchmarks=[perplexity, {**passkey, "lengths": [128, 256, 384]}],
+        training={**TINY["training"], "learning_rate": 0.001},
+    )
     shown = " ".join(lce(home, "plan", changed, *text).split())
     moved = "training.learning_rate: 0.0005 -> 0.001"
     assert f"~ 4 cells yarn on perplexity, passkey: checkpoint.{moved}" in shown
     assert f"~ 1 finetune yarn: {moved}" in shown
-    # The fine-tuned checkpoint and its four cells.
-    assert computed(lce(home, "worker", changed, *text)) == 5
+    # A cell of both frozen methods; the fine-tuned checkpoint and its five cells.
+    assert computed(lce(home, "worker", changed, *text)) == 2 + 6
+    _, rows = run_query(home / "catalog.duckdb", "SELECT DISTINCT eval_length FROM scores")
+    assert {length for (length,) in rows} == {128, 256, 384}
 
 
 def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(home, text, server, tmp_path):
