@@ -17,6 +17,7 @@ from tests.support.studies import (
     TINY_STEPS,
     computed,
     copied_home,
+    ended,
     environment,
     new_home,
     scores,
@@ -40,8 +41,7 @@ def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
     server.suspend()
     time.sleep(SILENT_SECONDS)
     server.resume()
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    output = ended(run)
     require_no_dump(output)
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
@@ -53,8 +53,7 @@ def test_variables_for_other_programs_change_neither_scores_nor_records(
 ):
     home = new_home(migrated, tmp_path / "home")
     run = start(home, "run", write_study(tmp_path), *text, env=environment(home, **HOSTILE))
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    output = ended(run)
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
     ours, expected = ([record for _, record in Store(one).records()] for one in (home, finished))
@@ -73,8 +72,7 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(finished, text, tmp_path)
     wait_until(lambda: len(list(Store(home).records())) > done)
     (home / "catalog.duckdb").unlink()
     shutil.rmtree(home / "mlflow")
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    ended(run)
     assert scores(home) == scores(finished)
     assert (home / "mlflow").exists()
 
