@@ -133,9 +133,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
-        # While one process ends a file that takes long, the other has short ones to do.
+        # While one process ends a file that takes long, the other has short ones to do. While one
+        # runs the small study, no other should wait for it.
         slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: (END_TO_END not in item.path.parts, item.path not in slow))
+        waits = {item.path for item in items if "migrated" in getattr(item, "fixturenames", ())}
+        items.sort(
+            key=lambda item: (
+                END_TO_END not in item.path.parts,
+                item.path not in slow,
+                item.path in waits,
+            )
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

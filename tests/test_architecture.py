@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from tests.support.repository import ROOT
@@ -104,9 +105,29 @@ def test_every_imported_distribution_is_declared():
     assert sorted(undeclared) == []
 
 
-def test_what_becomes_the_dashboard_loads_nothing_that_computes():
-    slow = "{'numpy', 'pandas', 'prefect', 'pyarrow', 'torch', 'transformers'}"
-    run_code(f"import lce.cli, flows.servers.dashboard, sys; assert not {slow} & set(sys.modules)")
+@pytest.mark.parametrize(
+    ("imported", "slow"),
+    [
+        ("catalog.queries", "mlflow numpy pandas pyarrow torch"),
+        ("lce.cli, flows.servers.dashboard", "numpy pandas prefect pyarrow torch transformers"),
+        ("tasks.workers, flows.settings", "ray"),
+    ],
+    ids=["queries", "dashboard", "runs"],
+)
+def test_what_starts_often_loads_nothing_slow(imported, slow):
+    run_code(f"import {imported}, sys; assert not {set(slow.split())} & set(sys.modules)")
+
+
+def test_planning_and_plug_ins_load_no_torch():
+    modules = [
+        f"lce_core.{folder}.{path.stem}"
+        for folder in ("methods", "benchmarks", "models", "corpora")
+        for path in sorted((ROOT / "lce_core" / folder).glob("[!_]*.py"))
+    ]
+    run_code(
+        f"import lce_core.study.plan, lce_core.study.study_file, {', '.join(modules)}, sys;"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
 
 
 def test_the_locked_versions_satisfy_what_is_declared():

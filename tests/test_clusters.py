@@ -115,12 +115,6 @@ def test_the_script_of_two_nodes_starts_a_worker_and_what_joins_it(tmp_path, mon
 
 def test_the_kubernetes_job_starts_workers_and_ends_where_no_further_pod_would_help():
     job, claim = documents()["Job"], documents()["PersistentVolumeClaim"]
-    assert (job["apiVersion"], claim["apiVersion"]) == ("batch/v1", "v1")
-    assert set(job["spec"]) <= {
-        *("parallelism", "completions", "completionMode", "backoffLimit", "podFailurePolicy"),
-        *("template", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "suspend"),
-    }
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     pod = job["spec"]["template"]["spec"]
     assert pod["restartPolicy"] == "Never"  # a failure policy asks for it
     container = require_pod(pod, claim["metadata"]["name"])
@@ -138,23 +132,11 @@ def test_the_kubernetes_job_starts_workers_and_ends_where_no_further_pod_would_h
 
 def test_the_ray_job_runs_a_study_on_its_own_cluster_whose_nodes_hold_a_training_run():
     job = documents()["RayJob"]
-    assert (job["apiVersion"], set(job)) == (
-        "ray.io/v1",
-        {"apiVersion", "kind", "metadata", "spec"},
-    )
-    # As the types of KubeRay's API name them.
-    assert set(job["spec"]) <= {
-        *("entrypoint", "backoffLimit", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"),
-        *("rayClusterSpec", "submissionMode", "runtimeEnvYAML", "activeDeadlineSeconds", "suspend"),
-    }
     cluster = job["spec"]["rayClusterSpec"]
-    assert set(cluster) == {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
     assert f"\nray=={cluster['rayVersion']} " in (ROOT / "requirements.txt").read_text("utf-8")
     head, (group,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
-    assert set(head) == {"rayStartParams", "template"}
-    counts = {"replicas", "minReplicas", "maxReplicas"}
-    assert set(group) == {"groupName", "rayStartParams", "template"} | counts
-    assert len({group[name] for name in counts}) == 1  # what is there when the run begins is used
+    counts = {group[name] for name in ("replicas", "minReplicas", "maxReplicas")}
+    assert len(counts) == 1  # what is there when the run begins is used
     for part in (head, group):
         assert all(isinstance(one, str) for one in part["rayStartParams"].values())
         claim = documents()["PersistentVolumeClaim"]["metadata"]["name"]
@@ -169,14 +151,6 @@ def test_the_ray_job_runs_a_study_on_its_own_cluster_whose_nodes_hold_a_training
     assert Execution(home=ROOT, engine=given["engine"]).engine == "ray"  # KubeRay sets RAY_ADDRESS
     limits = container["resources"]["limits"]
     assert given["processes"] <= limits["nvidia.com/gpu"] <= limits["cpu"]
-
-
-def test_ray_nodes_start_without_statistics_and_dashboard():
-    (section,) = re.findall(r"^## Ray\n(.*?)^## ", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
-    starts = re.findall(r"^ray start .*?(?=\s+#|$)", section, flags=re.MULTILINE)
-    assert len(starts) == 2
-    assert all("--disable-usage-stats" in one for one in starts)
-    assert all("--include-dashboard=false" in one for one in starts if "--head" in one)
 
 
 def test_both_deployments_for_a_work_pool_are_ones_that_the_flow_and_its_execution_take():

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import typer.main
 from typer.testing import CliRunner
 
@@ -25,13 +23,11 @@ from lce.plugins.scaffolding import KINDS, new_plugin
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.contracts import benchmark_cases, benchmarks
 from lce_core.corpora import CORPORA
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.execution import Execution
 from lce_core.methods import METHODS
-from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
-from lce_core.rope import ContextLengths
 from lce_core.study.expectation import Expectation
 from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
@@ -236,10 +232,6 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(document, tmp_pa
     assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
 
 
-def test_the_readme_puts_lce_on_the_path_before_it_types_lce():
-    assert "export PATH=" in text("README.md").partition("`lce ")[0]
-
-
 @pytest.mark.slow
 def test_the_readmes_study_decides_its_expectations(tmp_path):
     file, home = tmp_path / "study.yaml", tmp_path / "home"
@@ -309,16 +301,9 @@ def test_a_new_file_is_refused_at_its_first_marked_line(kind, folder):
         PLACES[KINDS[kind]].load(NEW[kind])
 
 
-def test_the_example_model_is_a_whole_plug_in(folder):
-    filled_in("model", folder)
-    add_plugin_folders((folder,))
-    model = MODELS.parse({"name": "deep_llama", "steps": 10}, "test")
-    weights = model.initialise(0)
-    assert sum(one.numel() for one in weights.parameters()) == 431_712
-    ids = torch.tensor([model.tokenizer(None)("one two").input_ids])
-    assert weights(ids).logits.shape == (1, 7, 392)
-    assert model.pretraining().num_tokens == 10 * 16 * 128
-    checked(folder)
+@pytest.mark.parametrize("kind", ["method", "model"])
+def test_the_example_is_a_whole_plug_in(kind, folder):
+    checked(filled_in(kind, folder))
 
 
 def test_the_example_corpus_is_a_whole_plug_in(folder, tmp_path):
@@ -338,23 +323,6 @@ def test_the_example_corpus_is_a_whole_plug_in(folder, tmp_path):
         "plain.md": "Plain --- text.\n---\n",
         **{f"deep/{number}.md": f"Note {number}.\n" for number in range(60)},
     }
-    before = corpus.digest({"text": notes})
-    (notes / "plain.md").write_text("changed")
-    assert corpus.digest({"text": notes}) != before
-    with pytest.raises(DataError, match=r"no \*\.md"):
-        corpus.digest({"text": folder})
-    checked(folder)
-
-
-def test_the_example_method_is_a_whole_plug_in(folder):
-    filled_in("method", folder)
-    add_plugin_folders((folder,))
-    method = METHODS.parse({"name": "root", "scale": 4.0}, "test")
-    geometry = MODELS.load("toy_llama").geometry
-    lengths = ContextLengths(512, 2048, 100)
-    method.check(geometry, lengths)
-    table = method.rope_table(geometry, lengths)
-    np.testing.assert_allclose(table.inv_freq, geometry.inv_freq() / 2)
     checked(folder)
 
 
@@ -374,19 +342,10 @@ def test_the_example_benchmark_is_a_whole_plug_in(folder):
     asked: Any = benchmark("first_number")
     cell = request(asked, 600)
     prompts = asked.prompts(cell)
-    assert len(prompts) == 100
-    assert len({prompt.reference for prompt in prompts}) > 90
     for prompt in prompts:
         shown = cell.tokenizer.decode(prompt.ids)
         assert shown.startswith(f"The number is {prompt.reference}. The grass")
         assert shown.endswith("The sky is blue. The number is")
-        # 8 of 600 tokens are the answer's; a filler has 37 bytes.
-        assert 592 - 37 < len(prompt.ids) <= 592
-    result = asked.evaluate(cell)
-    ((metric, score),) = ((score.metric, score) for score in result.scores)
-    assert metric == "accuracy"
-    assert score.ci_low <= score.value <= score.ci_high
-    assert abs(asked.num_tokens("single", 600, 0) - result.num_tokens) < 0.15 * result.num_tokens
     gold = asked.scored("single", prompts, [f" {prompt.reference}." for prompt in prompts])
     assert {sample.score for sample in gold} == {1.0}
     # "The number is 12345. The number is", and 8 for the answer.

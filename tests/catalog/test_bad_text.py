@@ -21,7 +21,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES_FILE
 from lce_core.study.study_file import load_study, parse_study
 from tasks.projections import rebuild_mlflow
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY
 from tests.support.tracked_studies import plan_study
 
 TOY = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
@@ -66,10 +66,8 @@ def test_a_file_whose_name_is_not_utf8_is_refused(tmp_path):
 
 
 @pytest.fixture
-def store(tmp_path, tmp_path_factory) -> Store:
-    shutil.copytree(
-        sample_store(tmp_path_factory.getbasetemp()).home / "studies", tmp_path / "studies"
-    )
+def store(sample, tmp_path) -> Store:
+    shutil.copytree(sample / "studies", tmp_path / "studies")
     return Store(tmp_path)
 
 

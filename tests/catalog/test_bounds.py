@@ -1,7 +1,6 @@
 """No number of a catalog leaves its range, however near its end the scores lie.
 
-Strategy: accuracies near 0 and 1 and perplexities near 1 in three seeds, so that intervals of
-unbounded means would leave the range; every view is read.
+Strategy: scores near their bounds, for which unbounded intervals would leave the range.
 """
 
 import math

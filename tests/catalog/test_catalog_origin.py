@@ -1,8 +1,7 @@
 """A catalog is built again exactly if a build could give another one.
 
-Strategy: change a copy of a real store and its catalog in every way there is. Whether a refresh
-builds is read off the digest of the store or the file's identity, and what a refresh leaves is
-compared with a full build beside it.
+Strategy: change a copy of a real store and its catalog in every way there is, and look at the
+store's digest or the file's identity.
 """
 
 import json
@@ -21,22 +20,12 @@ from catalog.build import build_catalog, refresh_catalog
 from catalog.origin import Maker, state_digest
 from catalog.queries import logical_digest
 from lce_core.store.artifacts import Store
-from tests.support.catalogs.sample_store import STUDY, Study
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    """The home of a small store with done, failed and waiting cells."""
-    store = Store(tmp_path_factory.mktemp("built") / "home")
-    store.prepare()
-    Study(store, seeds=(2,)).build()
-    return store.home
+from tests.support.catalogs.sample_store import STUDY
 
 
 @pytest.fixture
-def home(built, tmp_path) -> Path:
-    shutil.copytree(built, tmp_path / "home")
-    return tmp_path / "home"
+def home(small_sample, tmp_path) -> Path:
+    return shutil.copytree(small_sample, tmp_path / "home")
 
 
 @pytest.fixture

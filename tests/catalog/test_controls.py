@@ -16,16 +16,14 @@ from catalog.queries import run_query
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record, sealed
 from lce_core.store.verification import Metric, Verification, compare, keep, not_computed
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY
 
 Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
-def store(tmp_path, tmp_path_factory) -> Store:
-    home = sample_store(tmp_path_factory.getbasetemp()).home
-    shutil.copytree(home, tmp_path / "home")
-    return Store(tmp_path / "home")
+def store(sample, tmp_path) -> Store:
+    return Store(shutil.copytree(sample, tmp_path / "home"))
 
 
 def ask(store: Store, sql: str) -> list[dict[str, Any]]:

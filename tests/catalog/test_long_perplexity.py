@@ -1,9 +1,7 @@
 """LongPPL from stored losses, against the loop of its authors over a real model.
 
-The oracle repeats the procedure of PKU-ML/LongPPL@1decd2a (`find_key_token`, `compute_longppl`):
-one pass over a whole text, and one pass per short window, whose last tokens are compared. Losses of
-the tested code come from the benchmark `perplexity`, as cells store them. Models are random, so
-tests use thresholds that some tokens reach.
+The oracle repeats PKU-ML/LongPPL@1decd2a (`find_key_token`, `compute_longppl`): one pass over a
+whole text, and one per short window. Models are random; thresholds are such that some tokens reach.
 """
 
 import re

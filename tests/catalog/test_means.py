@@ -1,8 +1,7 @@
 """A mean is a number only where all of its planned parts are done, and only such are ranked.
 
-Strategy: random studies with random holes go into real DuckDB catalogs; means, ranks and reasons
-are computed again from the drawn cells in plain Python. Scores are multiples of 1/64, so that sums
-and ties are exact. What the views and the report say must be the same.
+Strategy: random studies with random holes; means, ranks and reasons are computed again in plain
+Python. Scores are multiples of 1/64, so that sums and ties are exact.
 """
 
 import itertools

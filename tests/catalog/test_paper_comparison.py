@@ -1,7 +1,6 @@
 """Our scores beside the papers', and how far two orders of methods agree.
 
-Strategy: the plans of the shipped studies, filled with the papers' own figures, must give these
-back; orders drawn at random are compared with scipy's correlations.
+Strategy: shipped plans with the papers' own figures give these back; orders are compared by scipy.
 """
 
 import math

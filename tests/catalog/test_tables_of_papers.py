@@ -1,8 +1,7 @@
 """The papers' tables as views: their side is what is printed, ours is a pivot of the cells.
 
-Strategy: names of columns are read back into task, length and benchmark, and each figure of
-`scores.csv` is looked for there; cells are made up for every figure, with holes, and averaged by
-plain Python. Some figures were read off the papers by hand.
+Strategy: names of columns are read back into task, length and benchmark, to look for each figure of
+`scores.csv`; cells are made up for every figure, with holes, and averaged by plain Python.
 """
 
 import json

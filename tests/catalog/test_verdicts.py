@@ -1,7 +1,6 @@
 """What decides an expectation: the registered order, the unit of the statement, and the documents.
 
-Strategy: made-up scores in real DuckDB catalogs. What a careless or tempted author may change after
-the results (the file's order, its entries) is changed, and the verdicts of the rest stay.
+Strategy: what an author may change after the results is changed, and the other verdicts stay.
 """
 
 from dataclasses import replace

@@ -4,25 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from catalog.build import build_catalog
 from dashboards.report import write_report
 from lce_core.store.artifacts import Store
-from tests.support.catalogs.sample_store import STUDY, sample_store
-
-
-def _fill(folder: Path) -> None:
-    catalog = build_catalog(sample_store(folder), folder / "catalog.duckdb")
-    write_report(catalog, STUDY, folder / "sample.html")
-
-
-@pytest.fixture(scope="session")
-def sample(made_once) -> Path:
-    return made_once("sample", _fill)
+from tests.support.catalogs.sample_store import STUDY
 
 
 @pytest.fixture(scope="session")
 def store(sample) -> Store:
-    return Store(sample / "sample-store")
+    return Store(sample)
 
 
 @pytest.fixture(scope="session")
@@ -31,5 +20,8 @@ def catalog(sample) -> Path:
 
 
 @pytest.fixture(scope="session")
-def report(sample) -> Path:
-    return sample / "sample.html"
+def report(catalog, made_once) -> Path:
+    def write(folder: Path) -> None:
+        write_report(catalog, STUDY, folder / "sample.html")
+
+    return made_once("report", write) / "sample.html"

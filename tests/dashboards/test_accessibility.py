@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +11,6 @@ from catalog.mlflow_pages import note_pages
 from dashboards.report import report_page
 from tests.support.accessibility import faults
 from tests.support.catalogs.sample_store import STUDY
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.slow
 

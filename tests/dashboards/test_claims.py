@@ -6,7 +6,7 @@ Every number of a sentence is looked up in the views, every "is better than" in 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,9 +147,9 @@ def test_an_undecided_comparison_states_the_detectable_difference(found):
 
 
 def test_too_few_samples_are_stated_whatever_the_difference(tmp_path):
-    comparison = compared(0, "YaRN is better.", TUNED_YARN, "perplexity", 512)
-    few = tmp_path / "catalog.duckdb"
-    (entry,) = expected(few, cells(seeds=(0,), windows=2), comparison)
+    expects = [compared(0, "YaRN is better.", TUNED_YARN, "perplexity", 512)]
+    few = written(tmp_path / "c.duckdb", [*cells(seeds=(0,), windows=2)], expects=expects)
+    (entry,) = entries(few)
     assert entry.comparisons[0].outcome == "too few"
     assert entry.summary == "0 of 1 confirmed, 1 undecided"
     text = one(claimed(few), "yarn tuned", "none", "perplexity").text
@@ -177,16 +177,13 @@ def test_prompts_of_one_training_run_show_a_difference_of_these_checkpoints_only
     assert " mean over 60 independent samples" in of_prompts.text
 
 
-def expected(path: Path, cells: Iterable[Answered], *comparisons: dict[str, Any]) -> list[Any]:
-    registered = registrations((0, comparisons))
-    catalog = written(path, [*cells], expects=comparisons, registered=registered)
+def entries(catalog: Path) -> list[Any]:
     with open_catalog(catalog) as connection:
         return expectations(connection, "s")
 
 
 def test_each_comparison_of_an_expectation_has_its_outcome_and_its_numbers(catalog):
-    with open_catalog(catalog) as connection:
-        loss, passkeys, absent = expectations(connection, "s")
+    loss, passkeys, absent = entries(catalog)
     shown = rows(catalog, "FROM expectations WHERE entry IS NOT NULL")
     assert (loss.base_model, loss.text) == ("toy_llama", "Tuned YaRN has the lower perplexity.")
     found = [c for entry in (loss, passkeys, absent) for c in entry.comparisons]
@@ -198,29 +195,6 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_numbers(catal
         " score on many_shot"
     )
     assert counted([absent]) == "0 of 1 confirmed, 1 not measured"
-
-
-def test_an_entry_behind_an_undecided_one_says_which(tmp_path):
-    listed = [
-        compared(0, "Equal.", TUNED_YARN, "perplexity", 512, other=TUNED_PI),
-        compared(1, "YaRN is better.", TUNED_YARN, "perplexity", 512),
-    ]
-    registered = registrations((0, listed))
-    path = written(tmp_path / "c.duckdb", [*cells()], expects=listed, registered=registered)
-    with open_catalog(path) as connection:
-        _, later = expectations(connection, "s")
-    assert later.summary == (
-        "0 of 1 confirmed, 1 undecided; not tested, because expectation 1 is undecided"
-    )
-
-
-def test_a_withdrawn_entry_is_listed_with_the_results_before(tmp_path):
-    registered = registrations((0, EXPECTS), (7, EXPECTS[:3]))
-    path = written(tmp_path / "c.duckdb", [*cells()], expects=EXPECTS[:3], registered=registered)
-    with open_catalog(path) as connection:
-        found = expectations(connection, "s")
-    assert [one.text for one in found][1:] == ["YaRN loses passkeys.", "Nobody asked."]
-    assert all(one.summary.endswith("; withdrawn after 7 results") for one in found[1:])
 
 
 Command = Callable[..., tuple[int, str, str]]
@@ -249,13 +223,19 @@ def test_the_command_counts_published_claims_over_all_studies(tmp_path, command)
     assert [row["num_comparisons"] for row in found] == [1, 1]
 
 
-def test_an_expectation_that_was_added_after_results_says_so(tmp_path):
-    registered = registrations((0, EXPECTS[:3]), (7, EXPECTS))
-    path = written(tmp_path / "c.duckdb", [*cells()], expects=EXPECTS, registered=registered)
-    with open_catalog(path) as connection:
-        loss, passkeys, _ = expectations(connection, "s")
-    assert "added" not in loss.summary
-    assert passkeys.summary.endswith("; added after 7 results, so exploratory")
+def test_an_expectation_that_is_late_withdrawn_or_behind_an_undecided_one_says_so(tmp_path):
+    equal = compared(0, "Equal.", TUNED_YARN, "perplexity", 512, other=TUNED_PI)
+    before = [equal, EXPECTS[3], compared(2, "Gone.", TUNED_YARN, "perplexity", 512)]
+    after = [*before[:2], compared(3, "New.", TUNED_PI, "passkey", 512)]
+    registered = registrations((0, before), (7, after))
+    path = written(tmp_path / "c.duckdb", [*cells()], expects=after, registered=registered)
+    found = {one.text: one.summary for one in entries(path)}
+    assert "added" not in found["Equal."]
+    assert found["YaRN loses passkeys."].endswith(
+        "; not tested, because expectation 1 is undecided"
+    )
+    assert found["New."].endswith("; added after 7 results, so exploratory")
+    assert found["Gone."].endswith("; withdrawn after 7 results")
     assert in_words(rows(path, "FROM registrations")) == (
         "Registered 2026-01-02 00:00 UTC before the first result (sha256 1)."
         " Changed 2026-01-03 00:00 UTC after 7 results (sha256 2)."

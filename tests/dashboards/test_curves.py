@@ -1,7 +1,6 @@
 """Interactive curves show the panels' values, zoom, and keep the choice in the address.
 
-Strategy: use one figure of the report as a reader does, and read data, axes and opacities back from
-Vega's view.
+Strategy: use one figure as a reader does, and read data, axes and opacities from Vega's view.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Heat maps never mix means over different tasks in a column; the papers section has a table."""
+"""Means over different tasks or seeds never share a column; the papers section has a table."""
 
 import re
 from pathlib import Path
 
-from dashboards.contents import Contents, read_contents
+import pytest
+
+from dashboards.contents import Contents, Row, read_contents
+from dashboards.scores import comparable
 from dashboards.sections import against_length, glance, papers
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 
@@ -73,3 +76,43 @@ def test_colours_show_the_distance_from_the_best_of_the_column(tmp_path):
     assert sorted((float(value), int(step)) for step, value in steps) == [
         (4.0, 10), (values["pi"], 5), (6.0, 0), (60.0, 0),
     ]  # fmt: skip
+
+
+TEXT = "perplexity"
+
+
+def shown(folder: Path, *cells: tuple[str, int, str, str, float]) -> list[Row]:
+    """Return what the report compares, of cells with method, seed, benchmark, task and value."""
+    made = [
+        Cell(method, True, seed, benchmark, task, 128, "done", value)
+        for method, seed, benchmark, task, value in cells
+    ]
+    contents = contents_of(folder, made)
+    return comparable(contents.benchmarks, contents.scores)
+
+
+def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks(tmp_path):
+    found = shown(
+        tmp_path,
+        ("none", 0, TEXT, "code", 1.0),
+        ("none", 0, TEXT, "books", 1.0),  # before nobody
+        ("pi", 0, TEXT, "code", 2.0),
+        ("none", 0, "needle", "needle", 1.0),
+    )
+    assert [(one["benchmark"], one["method"], one["is_best"]) for one in found] == [
+        ("perplexity\ncode", "none", True),
+        ("perplexity\nbooks", "none", False),
+        ("perplexity\ncode", "pi", False),
+        ("needle", "none", False),
+    ]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_value_is_best_if_methods_have_different_seeds(tmp_path, seed):
+    found = shown(
+        tmp_path,
+        ("none", 0, TEXT, "code", 1.0),
+        ("none", 0, TEXT, "books", 1.0),
+        ("pi", seed, TEXT, "code", 2.0),
+    )
+    assert [one["is_best"] for one in found] == [seed == 0, False, False]

@@ -9,17 +9,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from catalog.build import build_catalog
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import expectations
 from dashboards.markdown import write_markdown
 from dashboards.plain_text import plain
 from dashboards.sections.short_context import TITLE
 from lce_core import formats
-from lce_core.store.artifacts import Store
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
-from tests.support.catalogs.gains import BANDS, GAINS
-from tests.support.catalogs.sample_store import STUDY, Study
+from tests.support.catalogs.sample_store import STUDY
 
 pytestmark = pytest.mark.slow
 
@@ -76,21 +73,6 @@ def test_each_value_and_interval_is_in_the_table_of_its_task(catalog, page):
             assert interval == [formats.score(row["lowest"]), formats.score(row["highest"])]
         seen += 1
     assert seen > 10
-
-
-def test_nll_differences_from_the_base_model_are_on_the_same_positions(catalog, page):
-    found = rows(catalog, GAINS)
-    written = tables(page)
-    assert {row["eval_length"] for row in found} == {512, 1024}
-    for row in found:
-        place = f"{row['benchmark']}, {row['task']}, {row['eval_length']:,} tokens"
-        title = f"{place}, minus the base model, by position"
-        (line,) = [
-            fields
-            for name, fields in written[title].items()
-            if name.removesuffix(" ~") == label(row)
-        ]
-        assert line[BANDS[row["band"]]].split(" ")[0] == f"{row['gain']:+.3f}"
 
 
 def test_verdicts_within_the_trained_context_are_those_of_the_catalog(catalog, page):
@@ -178,11 +160,8 @@ def test_the_same_catalog_gives_the_same_bytes(catalog, folder, tmp_path):
         assert (again / file.name).read_bytes() == file.read_bytes()
 
 
-def test_a_study_with_one_seed_has_intervals_over_samples(tmp_path):
-    store = Store(tmp_path / "store")
-    store.prepare()
-    Study(store, seeds=(0,)).build()
-    catalog = build_catalog(store, tmp_path / "catalog.duckdb")
+def test_a_study_with_one_seed_has_intervals_over_samples(small_sample, tmp_path):
+    catalog = small_sample / "catalog.duckdb"
     page = write_markdown(catalog, STUDY, tmp_path / "one").read_text(encoding="utf-8")
     shown = tables(page)
     known = rows(catalog, f"FROM mean_over_seeds WHERE study = '{STUDY}'")

@@ -81,11 +81,8 @@ def test_an_unwritable_path_is_an_error_before_the_browser_starts(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def home(store, catalog, tmp_path_factory) -> Path:
-    home = tmp_path_factory.mktemp("home")
-    shutil.copytree(store.home, home, dirs_exist_ok=True)
-    shutil.copy(catalog, home)
-    return home
+def home(sample, tmp_path_factory) -> Path:
+    return shutil.copytree(sample, tmp_path_factory.mktemp("printed") / "home")
 
 
 @pytest.mark.slow

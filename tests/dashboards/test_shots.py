@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents, select
 from dashboards.markdown import write_markdown
 from dashboards.sections import shots
@@ -79,13 +78,6 @@ def marks(pictures: list[ET.Element], fact: str) -> list[tuple[Mark, float, floa
     return found
 
 
-def asked(catalog: Path, sql: str) -> set[tuple[Any, ...]]:
-    return {
-        tuple(round(value, 10) if isinstance(value, float) else value for value in row)
-        for row in run_query(catalog, sql)[1]
-    }
-
-
 def shown(pictures: list[ET.Element], *facts: str) -> set[tuple[Any, ...]]:
     return {
         (
@@ -109,20 +101,6 @@ def test_every_mark_is_the_mean_of_all_planted_answers(pictures):
     assert shown(pictures, "x", "value") == whole
 
 
-def test_whiskers_are_the_interval_for_other_seeds_and_prompts_within_the_unit(catalog, pictures):
-    rows = asked(
-        catalog,
-        "SELECT method, frozen, regexp_extract(task, '\\d+')::BIGINT, greatest(0, ci_low),"
-        " least(1, ci_high), value FROM mean_over_seeds WHERE benchmark = 'many_shot'",
-    )
-    assert shown(pictures, "x", "lowest", "highest", "value") == rows
-    assert any(low < value < high for *_, low, high, value in rows)
-    assert any(low == 0 for *_, low, _, _ in rows)
-    drawn = [part for one in pictures for part in one.iter() if part.get("class") == "range"]
-    facts = [mark for mark, _, _ in marks(pictures, "value")]
-    assert len(drawn) == sum(mark["data-lowest"] != mark["data-highest"] for mark in facts)
-
-
 def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures):
     for picture in pictures:
         found = marks([picture], "value")
@@ -140,19 +118,6 @@ def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures):
         assert "chance" in [part.text for part in picture.iter()]
 
 
-def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures):
-    (cross, _, _) = marks(pictures, "value-of-done")[0]
-    others = [
-        answer
-        for one in planted()
-        if (one.method, one.task) == ("yarn", "shots_100")
-        for answer in one.scores
-    ]
-    assert (cross["data-method"], cross["data-x"]) == ("yarn", "100")
-    assert float(cross["data-value-of-done"]) == pytest.approx(np.mean(others))
-    assert "2 of 3 seeds" in cross["data-tooltip"]
-
-
 def test_with_one_seed_the_interval_is_over_prompts(tmp_path):
     answers = [1.0, 0.0, 0.0, 0.0] * (2 * QUESTIONS)  # eight orders
     cells = [cell("pi", True, 0, count, answers, profile="tiny") for count in (10, 25)]
@@ -165,11 +130,6 @@ def test_with_one_seed_the_interval_is_over_prompts(tmp_path):
     drawn = re.sub(r'data-[a-z-]+="[^"]*"', "", section)
     assert "landmark" not in drawn
     assert "hance" not in drawn
-
-
-def test_one_number_of_examples_has_no_figure(tmp_path):
-    alone = [cell("pi", True, 0, 10, [1.0, 0.0], profile="tiny")]
-    assert shots.section(of(written(tmp_path / "catalog.duckdb", alone))) == ""
 
 
 def test_markdown_has_the_picture(catalog, tmp_path):

@@ -1,7 +1,6 @@
 """A trained variant leaves as a stock checkpoint and comes back as published weights.
 
-Strategy: the finished small study's yarn is exported by the command and named as `checkpoint` of
-another study, whose scores must be equal.
+Strategy: the finished study's yarn is exported, and named as `checkpoint` of another study.
 """
 
 import json

@@ -157,28 +157,6 @@ def test_samples_have_what_was_said_and_what_was_asked_for(finished):
         assert (predictions, lengths) == (0, True), place
 
 
-def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished):
-    sql = (
-        "SELECT c.benchmark, c.task, c.eval_length, c.data, any_value(c.prompt_tokens_mean),"
-        " any_value(c.prompt_tokens_min), any_value(c.prompt_tokens_max),"
-        " any_value(r.prompt_tokens_mean), any_value(r.data), avg(s.num_prompt_tokens),"
-        " min(s.num_prompt_tokens), max(s.num_prompt_tokens)"
-        " FROM cells c JOIN samples s USING (cell) JOIN scores r USING (cell)"
-        " WHERE r.is_default GROUP BY ALL"
-    )
-    found = run_query(finished, sql)[1]
-    assert len(found) == sum(READ.values())
-    named = {"niah_single_2": "essays", "qa_1": "xquad", "single": "essays", "shots_10": "trec"}
-    for name, task, length, data, mean, least, most, mean_again, data_again, *samples in found:
-        assert (mean_again, data_again) == (mean, data), (name, task)
-        assert data == named.get(task, "longbench" if name == "longbench" else task)
-        assert least <= mean <= most <= length
-        if name in ("needle", "ruler", "many_shot", "longbench"):
-            assert [mean, least, most] == pytest.approx(samples)
-        if name in ("needle", "ruler"):
-            assert mean > 0.85 * length
-
-
 def test_what_a_cell_reads_is_in_its_identity(finished, folders):
     sql = "SELECT c.benchmark, c.task, a.spec FROM cells c JOIN artifacts a ON a.artifact = c.cell"
     _, rows = run_query(finished, sql)
@@ -226,15 +204,3 @@ def test_predictions_for_llama_are_near_what_its_tokenizer_was_counted_to_make(
     assert expected.num_tokens == pytest.approx(200 * 1.47 * 2113, rel=0.15)
     books = document_tokens(llama, "pg19", folders)
     assert max(books) == pytest.approx(282_000, rel=0.15)
-
-
-def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(folders, tmp_path):
-    only = {"text": folders["text"]}
-    printed = lce(tmp_path / "home", "plan", trial(tmp_path), "--json", *named(only))
-    reasons = [cell["reason"] for cell in json.loads(printed)["cells"]]
-    assert {cell["state"] for cell in json.loads(printed)["cells"]} == {"unavailable"}
-    for name, tasks in READ.items():
-        mine = [one for one in reasons if f"data set '{name}': got no folder" in one]
-        assert len(mine) == tasks, name
-        assert all(f"--data-folder {name}=FOLDER" in one for one in mine)
-        assert all("get it from" in one for one in mine)

@@ -77,7 +77,7 @@ def test_a_read_only_store_ends_every_command_that_writes_with_one_sentence(
     assert scores(home) == scores(finished)
 
 
-def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(finished, text, disk, tmp_path):
+def test_commands_on_a_full_disk_end_with_one_sentence(finished, text, disk, tmp_path):
     home, study = disk / "home", write_study(tmp_path)
     shutil.copytree(finished, home)
     (home / "catalog.duckdb").unlink()
@@ -85,15 +85,6 @@ def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(finished, text, di
         for command in (["worker", study, *text], ["rebuild", "catalog"]):
             ended = run_command(home, *command)
             require_sentence(ended, "No space left on device", command[0])
-    lce(home, "worker", study, *text)
-    assert scores(home) == scores(finished)
-
-
-def test_a_run_and_mlflow_on_a_full_disk_end_with_one_sentence(finished, text, disk, tmp_path):
-    home, study = disk / "home", write_study(tmp_path)
-    shutil.copytree(finished, home)
-    (home / "catalog.duckdb").unlink()
-    with filled(disk):
         ended = run_command(home, "run", study, *text)
         require_sentence(ended, "", "run")
     shutil.rmtree(home / "mlflow")

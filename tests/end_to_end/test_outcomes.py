@@ -3,7 +3,6 @@
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -64,16 +63,6 @@ def test_records_of_cells_say_what_passed_through_the_model_together(finished):
     query = "SELECT DISTINCT json_extract(result, '$.passes') FROM artifacts WHERE kind = 'cell'"
     _, rows = run_query(finished / "catalog.duckdb", query)
     assert [json.loads(row) for (row,) in rows] == [{"batch_tokens": 8192, "piece_tokens": 4096}]
-
-
-def test_a_report_is_one_file_and_an_unknown_study_is_refused(home, tmp_path):
-    printed = lce(home, "report", "tiny").strip()
-    assert Path(printed) == home / "reports" / "tiny.html"
-    assert "self_extend" in Path(printed).read_text(encoding="utf-8")
-    lce(home, "report", "tiny", "--out", str(tmp_path / "own.html"))
-    assert (tmp_path / "own.html").read_bytes() == Path(printed).read_bytes()
-    assert "tinny" in lce(home, "report", "tinny", "--out", str(tmp_path / "no.html"), status=2)
-    assert not (tmp_path / "no.html").exists()
 
 
 def test_without_held_out_text_no_run_trains(library, tmp_path):

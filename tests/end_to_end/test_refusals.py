@@ -24,7 +24,6 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(home, tmp_pat
         (["run", "toyy"], "write 'toy', or another of"),
         (["run", "toy", "--budget", "0.000000001gpuh"], "too little for any block"),
         (["plan", "absent.yaml"], "no such file"),
-        (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
         (["run", "toy", "--device", "tpu"], "device"),
         (["run", "toy", "--device", "cuda"], "no GPU is visible"),
         (["run", "toy", "--plugins", "absent"], "absent, which is not a folder"),

@@ -35,8 +35,8 @@ def test_the_commands_of_a_report_compute_an_own_study_again(tmp_path):
     plugins, home = str(ROOT / "docs" / "examples" / "plugins"), tmp_path / "home"
     study, text = write_study(folder, STUDY), f"text={folder / 'text'}"
     lce(home, "worker", study, "--plugins", plugins, "--data-folder", text)
-    lce(home, "report", "own")
-    page = (home / "reports" / "own.html").read_text(encoding="utf-8")
+    lce(home, "report", "own", "--out", str(tmp_path / "own.html"))
+    page = (tmp_path / "own.html").read_text(encoding="utf-8")
     found = re.search(r'id="origin".*?<pre[^>]*>(.*?)</pre>', page, re.DOTALL)
     assert found
     commands = html.unescape(found[1]).splitlines()

@@ -36,27 +36,28 @@ def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_a
     assert not (home / "prefect").exists()
 
 
-def test_another_length_runs_only_its_cells(home, text, tmp_path):
+def test_another_length_and_training_value_run_their_dependents_and_the_plan_says_why(
+    home, text, tmp_path
+):
     perplexity, passkey = TINY["benchmarks"]
-    benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
-    longer = write_study(tmp_path, benchmarks=benchmarks)
-    assert computed(lce(home, "worker", longer, *text)) == 3
-    _, rows = run_query(home / "catalog.duckdb", "SELECT DISTINCT eval_length FROM scores")
-    assert {length for (length,) in rows} == {128, 256, 384}
-
-
-def test_another_training_value_runs_its_dependents_and_the_plan_says_why(home, text, tmp_path):
-    changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
+    changed = write_study(
+        tmp_path,
+        benchmarks=[perplexity, {**passkey, "lengths": [128, 256, 384]}],
+        training={**TINY["training"], "learning_rate": 0.001},
+    )
     shown = " ".join(lce(home, "plan", changed, *text).split())
     moved = "training.learning_rate: 0.0005 -> 0.001"
     assert f"~ 4 cells yarn on perplexity, passkey: checkpoint.{moved}" in shown
     assert f"~ 1 finetune yarn: {moved}" in shown
-    # The fine-tuned checkpoint and its four cells.
-    assert computed(lce(home, "worker", changed, *text)) == 5
+    # A cell of both frozen methods; the fine-tuned checkpoint and its five cells.
+    assert computed(lce(home, "worker", changed, *text)) == 2 + 6
+    _, rows = run_query(home / "catalog.duckdb", "SELECT DISTINCT eval_length FROM scores")
+    assert {length for (length,) in rows} == {128, 256, 384}
 
 
 def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(home, text, server, tmp_path):
-    study = write_study(tmp_path, seeds=[0, 1])
+    # Without a trained method; tests/flows/plans/test_budget.py has blocks that need training.
+    study = write_study(tmp_path, seeds=[0, 1], methods=["none", TINY["methods"][1]])
     whole = json.loads(lce(home, "plan", study, *text, "--json", "--budget", "1000cpuh"))
     hours = f"{whole['budget']['hours'] * 0.9:.9f}cpuh"
     output = lce(home, "run", study, *text, "--budget", hours, server=server)
@@ -64,9 +65,9 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(home, text, se
     query = "SELECT benchmark, eval_length, count(*) FROM cells WHERE seed = 1 AND status = 'done'"
     _, rows = run_query(home / "catalog.duckdb", f"{query} GROUP BY ALL ORDER BY ALL")
     assert 0 < len(rows) < 4  # of two benchmarks at two lengths
-    assert {number for *_, number in rows} == {3}  # over all methods
-    # The base and the fine-tuned checkpoint of the new seed with rows for each are there.
-    assert computed(lce(home, "worker", study, *text)) == 3 * (4 - len(rows))
+    assert {number for *_, number in rows} == {2}  # over all methods
+    # The base of the new seed and its rows are there.
+    assert computed(lce(home, "worker", study, *text)) == 2 * (4 - len(rows))
 
 
 def test_damage_is_noticed_and_only_that_is_redone(home, text, tmp_path, finished):
@@ -79,9 +80,13 @@ def test_damage_is_noticed_and_only_that_is_redone(home, text, tmp_path, finishe
     incomplete = next((home / "artifacts" / "cell").glob("*-none-*"))
     (incomplete / "samples.parquet").unlink()
     study = write_study(tmp_path)
-    assert computed(lce(home, "worker", study, *text)) == 1  # no missing cell reads the weights
+    output = lce(home, "worker", study, *text)
+    assert computed(output) == 1  # no missing cell reads the weights
+    assert "was last planned from" in output  # another file of this study name
     shutil.rmtree(next((home / "artifacts" / "cell").glob("*-yarn-tuned-*")))
-    assert computed(lce(home, "worker", study, *text)) == 2
+    output = lce(home, "worker", study, *text)
+    assert computed(output) == 2
+    assert "was last planned from" not in output
     assert scores(home) == scores(finished)
 
 
@@ -116,14 +121,8 @@ def test_a_part_of_the_weights_is_damage_and_none_is_not(home, text, tmp_path):
     (losses,) = run_query(home / "catalog.duckdb", "SELECT count(*) > 0 FROM trainings")[1]
     assert losses == (True,)
     study = write_study(tmp_path)
-    verified = lce(home, "verify", study, "--sample", "100%", *text)
-    assert "8 of 8 done cells are recomputed" in verified  # those of yarn need the weights
-
-
-def test_another_file_of_the_same_study_name_is_pointed_out(home, text, tmp_path):
-    study = write_study(tmp_path, seeds=[0])
-    assert "was last planned from" in lce(home, "worker", study, *text)
-    assert "was last planned from" not in lce(home, "worker", study, *text)
+    verified = lce(home, "verify", study, "--sample", "1", *text)
+    assert "1 of 8 done cells" in verified  # those of yarn need the weights
 
 
 def test_catalog_and_mlflow_are_rebuilt_equal(finished, home):

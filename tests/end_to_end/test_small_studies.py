@@ -1,8 +1,7 @@
 """Shipped studies of large models, whole, on tiny ones: from the file to the catalog.
 
-Every method is trained and scored by every benchmark that a study has it in, and every task is
-asked, in this process; tests of the command line and of
-Prefect run smaller studies. Scores of random weights mean nothing: they are there, and finite.
+Strategy: every method is trained and scored, and every task is asked, in this process. Methods that
+change frequencies alone are alike for a benchmark; each other one meets every benchmark.
 """
 
 import json
@@ -77,8 +76,9 @@ PAIR = "method and benchmark"
 def parts(study: StudySpec, variant: MethodEntry, benchmark: str, task: str) -> set[Part]:
     """Return what a cell of `study` shows to work."""
     kind = (variant.method.plugin_name, variant.is_tuned)
+    alike = variant.method.family if variant.method.exact_attention else kind[0]
     return {
-        (PAIR, *kind, benchmark),
+        (PAIR, alike, variant.is_tuned, benchmark),
         (*kind, variant.checkpoint is None, variant.start_from is None),
         (benchmark, task),
         (study.base_models[0].plugin_name.removeprefix(TINY),),

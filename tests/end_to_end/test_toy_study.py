@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.queries import logical_digest, run_query
+from catalog.queries import run_query
 from tests.support.studies import lce
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -129,10 +129,6 @@ def test_tuned_pi_needs_more_steps(perplexity, home):
     assert falling["pi"] > 1.5 * max(falling["yarn"], falling["ntk_32k"], 0.0)
 
 
-def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_variant(home):
-    before = logical_digest(home / "catalog.duckdb")
-    (home / "catalog.duckdb").unlink()
-    lce(home, "rebuild", "catalog")
-    assert logical_digest(home / "catalog.duckdb") == before
+def test_its_report_has_every_variant(home):
     page = Path(lce(home, "report", "toy").strip()).read_text(encoding="utf-8")
     assert [name for name in VARIANTS if name.removesuffix("-tuned") not in page] == []

@@ -20,6 +20,7 @@ from tests.support.studies import (
     LCE,
     TINY_STEPS,
     computed,
+    ended,
     on_host,
     results,
     wait_until,
@@ -71,8 +72,7 @@ def test_sigterm_gives_leases_back_and_loses_nothing(finished, text, tmp_path):
     preempted.send_signal(signal.SIGTERM)
     wait_until(lambda: has_pending(worker, END))  # however slow the machine is
     worker.resume()
-    output = preempted.communicate(timeout=HANG_SECONDS)[0]
-    assert preempted.returncode == 130, output
+    output = ended(preempted, 130)
     assert "stopped by SIGTERM" in output
     assert "Traceback" not in output
     # Judged from elsewhere such a lease would live for a minute and a half.
@@ -83,8 +83,7 @@ def test_sigterm_gives_leases_back_and_loses_nothing(finished, text, tmp_path):
     done = len(list(Store(home).records()))
     assert done == before
     other = on_host("two", home, *arguments)
-    output = other.communicate(timeout=HANG_SECONDS)[0]
-    assert other.returncode == 0, output
+    output = ended(other)
     assert computed(output) == TINY_STEPS - done
     assert results(home) == results(finished)
 
@@ -103,8 +102,7 @@ def test_sigterm_to_every_process_leaves_units_the_grace(text, tmp_path):
         for process in survivors(marker):  # as Slurm does
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
-        output = preempted.communicate(timeout=HANG_SECONDS)[0]
-    assert preempted.returncode == 130, output
+        output = ended(preempted, 130)
     assert "released" not in output
     assert "1 computed" in output
     assert list((home / "leases").glob("*.json")) == []

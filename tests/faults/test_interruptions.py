@@ -1,7 +1,6 @@
 """A run that is killed, interrupted, doubled or out of disk loses nothing and leaves nothing.
 
-Strategy: real runs in new homes, each with a Prefect server and workers of its own; what must be
-gone is looked for by the mark that all processes of a run inherit.
+Strategy: real runs in new homes, whose processes are found by a mark that all of them inherit.
 """
 
 import contextlib
@@ -14,9 +13,9 @@ from lce_core.store.artifacts import Store
 from tests.support.processes import marked, new_marker, survivors
 from tests.support.small_disks import small_disk
 from tests.support.studies import (
-    HANG_SECONDS,
     TINY_STEPS,
     computed,
+    ended,
     lce,
     new_home,
     scores,
@@ -56,8 +55,7 @@ def test_sigterm_ends_a_run_in_the_middle_of_a_long_step(migrated, text, tmp_pat
     run = start(home, "run", study, "--execution", str(how), *text, env=marked(home, marker))
     wait_until(lambda: list(home.glob("progress/*/point-*/point.json")))
     run.send_signal(signal.SIGTERM)
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 130, output
+    output = ended(run, 130)
     assert "interrupted; the same command continues" in output
     assert "Traceback" not in output
     wait_until(lambda: not survivors(marker))
@@ -73,8 +71,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_done(migrated, text, tmp_pa
             while True:
                 file.write(b"0" * 4096)
                 file.flush()
-        output = run.communicate(timeout=HANG_SECONDS)[0]
-        assert run.returncode == 3, output
+        output = ended(run, 3)
         assert "free some space" in output
         assert [record.kind for _, record in Store(home).records()]
         assert not list((home / "artifacts").glob("*/.attempt*"))

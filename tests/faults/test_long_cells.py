@@ -1,8 +1,7 @@
 """A long cell over running text: killed in the middle, and shared by slots and hosts.
 
-Strategy: a cell of 1,000 overlapping windows is computed once by one worker in one go, then in
-ranges by two slots that are killed, and to its end by two hosts. What was committed before the kill
-is marked by the seconds that it says it took, which end up in the record.
+Strategy: a cell is computed by one worker, then in ranges by two slots that are killed, and to its
+end by two hosts. Seconds that mark the ranges before the kill end up in the record.
 """
 
 import contextlib

@@ -1,8 +1,6 @@
 """A run over a Ray cluster: what one machine computes, also when a node dies in the middle.
 
-Strategy: a cluster of two nodes, each with a declared GPU; the driver is a run as users start one.
-All of them have variables for other programs. Whoever loses a node comes late, whoever loses the
-head last.
+Strategy: a cluster of two nodes, each with a declared GPU, that tests destroy in their order.
 """
 
 import contextlib
@@ -15,14 +13,13 @@ import psutil
 import pytest
 
 from lce_core.store.artifacts import Store
-from tests.faults.output import require_no_dump
 from tests.support.hostile_variables import HOSTILE
-from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.processes import marked, new_marker, playing, require_no_dump, survivors
 from tests.support.ray_nodes import LOOPBACK, kill_node, processes_of, two_nodes
 from tests.support.studies import (
-    HANG_SECONDS,
     TINY_STEPS,
     computed,
+    ended,
     lce,
     new_home,
     results,
@@ -72,8 +69,7 @@ def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
     )
     wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
     run.send_signal(signal.SIGINT)
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 130, output
+    output = ended(run, 130)
     assert "interrupted; the same command continues" in output
     require_no_dump(output)
     wait_until(lambda: not survivors(marker))
@@ -102,8 +98,7 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
     wait_until(on_far_node)
     kill_node("far")
     before = {record.fingerprint for _, record in Store(home).records()}
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    output = ended(run)
     assert 0 < len(before) < TINY_STEPS
     assert computed(output) == TINY_STEPS
     assert results(home) == results(finished)
@@ -125,8 +120,7 @@ def test_a_study_loses_the_head_and_goes_on_without_a_cluster(
     wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
     kill_node("head")
     before = {record.fingerprint for _, record in Store(home).records()}
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 3, output
+    output = ended(run, 3)
     assert f"Ray's head at {address}: got no answer for 30 s" in output
     assert "restart the cluster, then repeat the command" in output
     require_no_dump(output, "raylet")

@@ -10,14 +10,14 @@ import time
 import pytest
 
 from lce_core.store.artifacts import Store
-from tests.faults.output import require_no_dump
 from tests.support.hostile_variables import HOSTILE
-from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.processes import marked, new_marker, playing, require_no_dump, survivors
 from tests.support.studies import (
     HANG_SECONDS,
     TINY_STEPS,
     computed,
     copied_home,
+    ended,
     environment,
     new_home,
     scores,
@@ -41,8 +41,7 @@ def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
     server.suspend()
     time.sleep(SILENT_SECONDS)
     server.resume()
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    output = ended(run)
     require_no_dump(output)
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
@@ -54,8 +53,7 @@ def test_variables_for_other_programs_change_neither_scores_nor_records(
 ):
     home = new_home(migrated, tmp_path / "home")
     run = start(home, "run", write_study(tmp_path), *text, env=environment(home, **HOSTILE))
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    output = ended(run)
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
     ours, expected = ([record for _, record in Store(one).records()] for one in (home, finished))
@@ -74,8 +72,7 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(finished, text, tmp_path)
     wait_until(lambda: len(list(Store(home).records())) > done)
     (home / "catalog.duckdb").unlink()
     shutil.rmtree(home / "mlflow")
-    output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 0, output
+    ended(run)
     assert scores(home) == scores(finished)
     assert (home / "mlflow").exists()
 

@@ -1,7 +1,6 @@
 """A study with looks drops a settled method, and later commands know it from the store.
 
-In the tiny study pi answers nearly all prompts right, the others one in ten. Removing files makes
-the state that a killed process leaves.
+In the tiny study pi answers nearly all prompts right, the others one in ten.
 """
 
 import json

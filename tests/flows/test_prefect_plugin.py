@@ -1,14 +1,20 @@
-"""Which names Prefect's client completes, and what the plug-in does where the client has moved."""
+"""The plug-in of Prefect where its client has moved, and what a flow run says of itself."""
 
 import logging
+from uuid import uuid4
 
 import prefect
 import pytest
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import FlowRunContext
 from prefect.plugins import HookContext
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.prefect_plugin import is_active, setup_environment
+from flows.runs.interrupts import is_deployed
 from lce_core.errors import PrefectMovedError
+from tests.support.ports import unused_port
 
 CONTEXT = HookContext(prefect.__version__, None, logging.getLogger)
 
@@ -31,3 +37,12 @@ def test_a_prefect_that_moved_its_client_is_named_with_the_form_that_works(monke
     monkeypatch.setattr(PrefectClient, "read_deployment_by_name", renamed)
     with pytest.raises(PrefectMovedError, match="run controlled-study/controlled-study"):
         setup_environment(ctx=CONTEXT)
+
+
+def test_a_flow_run_says_without_a_server_whether_it_is_a_deployments():
+    assert not is_deployed()  # outside of a flow
+    nobody = {PREFECT_API_URL: f"http://127.0.0.1:{unused_port()}/api"}
+    for deployment in (uuid4(), None):
+        run = FlowRun(flow_id=uuid4(), deployment_id=deployment)
+        with temporary_settings(nobody), FlowRunContext.model_construct(flow_run=run):
+            assert is_deployed() is (deployment is not None)

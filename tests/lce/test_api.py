@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,20 +19,19 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import lce
-from catalog.build import build_catalog
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims
 from lce.cli import app
 from lce_core.errors import ProcessFailedError, SpecError
 from tests.support.catalogs.answered_catalog import Answered, written
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY
 from tests.support.repository import ROOT
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
+def home(sample, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    build_catalog(sample_store(tmp_path_factory.getbasetemp()), folder / "catalog.duckdb")
+    shutil.copy(sample / "catalog.duckdb", folder)
     return folder
 
 

@@ -1,6 +1,6 @@
 """Plants small faults in copies of the tree, one at a time, and shows which test notices each.
 
-    python -m tests.mutation [--only NAME] [--jobs N] [--list]
+    python -m tests.mutation [--only NAME] [--jobs N]
 
 The checkout is never changed. The tests that the table names run first; if they pass, so do the
 quick tests of the folder that mirrors the file. Data sets are hidden, since the quick tests have to
@@ -108,7 +108,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="repeatable")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="faults at a time")
-    parser.add_argument("--list", action="store_true", help="show the faults and stop")
     parser.add_argument("--table", type=Path, default=TABLE, help="another table of faults")
     parser.add_argument("--root", type=Path, default=ROOT, help="another tree")
     chosen = parser.parse_args(arguments)
@@ -116,11 +115,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes: list[Outcome] = []
     try:
         faults = _selected(chosen.table, chosen.only)
-        if chosen.list:
-            for fault in faults:
-                console.print(f"{fault.area:11} {fault.name:28} {fault.file}")
-                console.print(f"{'':11} {fault.old}\n{'':11} {fault.new}")
-            return 0
         for outcome in plant(faults, chosen.root, chosen.jobs):
             outcomes.append(outcome)
             console.print(str(outcome))

@@ -1,7 +1,6 @@
 """pytest over a copy of the tree, in a fork of a process that has imported the libraries already.
 
-Importing torch and transformers takes longer than most tests. The libraries are the only thing
-that forks share: the project's own packages are imported by each of them, from its copy.
+Forks share the libraries alone: each imports the project's own packages from its copy.
 """
 
 import importlib

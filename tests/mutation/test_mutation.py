@@ -1,7 +1,6 @@
 """The table of faults fits the code, and the command tells what is noticed from what is not.
 
-The command itself runs on a tree of two files made here; the whole table is `python -m
-tests.mutation`, which is no part of the suite.
+The command runs on a tree of two files made here; the whole table is no part of the suite.
 """
 
 import ast
@@ -51,11 +50,11 @@ def tree(tmp_path) -> Path:
     return root
 
 
-def run(tree: Path, *lines: str, options: tuple[str, ...] = ()) -> int:
+def run(tree: Path, *lines: str) -> int:
     table = tree.parent / "faults.toml"
     fields = "file = 'doubling.py', tests = ['tests/test_doubling.py']"
     table.write_text("[area]\n" + "".join(f"{line.format(fields)}\n" for line in lines))
-    return main(["--table", str(table), "--root", str(tree), *options])
+    return main(["--table", str(table), "--root", str(tree)])
 
 
 @pytest.mark.slow
@@ -95,8 +94,9 @@ def test_the_projects_own_tests_run_and_notice_a_fault() -> None:
         ("same = {{{}, old = '2 *', new = '2 *'}}", "the same"),
         ("import = {{{}, old = 'def double', new = 'def treble'}}", "pytest ended with 2"),
         ("more = {{{}, old = '2', new = '3', extra = 1}}", "extra"),
+        ("a = {{{0}, old = '2', new = ''}}\n[b]\na = {{{0}, old = '2', new = ''}}", "occur twice"),
     ],
-    ids=["gone", "twice", "same", "import", "field"],
+    ids=["gone", "twice", "same", "import", "field", "name"],
 )
 def test_a_table_that_does_not_fit_is_refused(tree, line, complaint, capsys):
     assert run(tree, line) == 2
@@ -108,12 +108,3 @@ def test_tests_that_fail_without_a_fault_are_refused(tree, capsys):
     (tree / "tests" / "test_doubling.py").write_text(TESTS.replace("== 4", "== 5"))
     assert run(tree, "plus = {{{}, old = '2 * number', new = '3 + number'}}") == 2
     assert "fails without any fault" in capsys.readouterr().out
-
-
-def test_one_fault_can_be_chosen_and_an_unknown_name_is_refused(tree, capsys):
-    lines = ("one = {{{}, old = '2 *', new = '3 *'}}", "two = {{{}, old = '*', new = '+'}}")
-    assert run(tree, *lines, options=("--only", "two", "--list")) == 0
-    assert capsys.readouterr().out.split()[1] == "two"
-    assert run(tree, *lines, options=("--only", "three")) == 2
-    assert run(tree, lines[0], "[other]", lines[0]) == 2
-    assert "occur twice: one" in capsys.readouterr().out

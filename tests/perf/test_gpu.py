@@ -87,29 +87,6 @@ def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_no_section_gets_the_time_of_a_later_one(gpu, monkeypatch, tmp_path):
-    clock, limits = [0.0], {}
-    takes = {"facts": 10.0, "tests": 1000.0, "layer": 1.0}
-
-    def run(section: Any, limit: float, rows: Path) -> Any:
-        limits[section.name] = limit
-        clock[0] += min(limit, takes.get(section.name, 1000.0))
-        facts = [{"gpu": "NVIDIA H100"}] if section.name == "facts" else []
-        return gpu.Ended(section.name, "done", rows=facts)
-
-    monkeypatch.setattr(gpu.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(gpu, "run", run)
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path)])
-    assert gpu.main() == 0
-    shares = {one.name: one.seconds for one in gpu.sections(gpu.parsed([]))}
-    assert limits.pop("facts") == 60
-    assert sum(shares.values()) == gpu.parsed([]).seconds
-    # The facts took 10 seconds of the first share; the layer left 24 to the next section.
-    shares["tests"] -= 10
-    shares["compiling"] += shares["layer"] - 1
-    assert limits == shares
-
-
 def test_64k_tokens_of_7b_train_with_the_first_fallback_that_an_h100_can_hold(monkeypatch):
     import gpu_training
 

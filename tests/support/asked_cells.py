@@ -1,7 +1,6 @@
-"""Cells that were really asked, with the token ids that the decoder was given; and made-up records.
+"""Cells that were really asked, with the token ids that the decoder got; and made-up records.
 
-The study: a toy model that two training steps have not taught anything, and benchmarks that ask in
-words and in key tokens, one of them several prompts a sample.
+A toy model of two training steps, and benchmarks that ask in words and in key tokens.
 """
 
 from __future__ import annotations

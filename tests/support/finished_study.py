@@ -1,7 +1,6 @@
-"""Fixtures that the whole suite makes once: the small study, finished, and its text.
+"""Fixtures that the whole suite makes once: the finished small study, its text, made-up results.
 
-They are loaded with every test, on machines too that have nothing to run a study with: so what they
-need is imported where they need it.
+They import what they need inside, because machines load them that cannot run a study.
 """
 
 from __future__ import annotations
@@ -55,3 +54,27 @@ def library(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     from tests.support.studies import library_text
 
     return made_once("library", lambda folder: library_text(folder / "text")) / "text"
+
+
+@pytest.fixture(scope="session")
+def sample(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """The home of the made-up study, with its catalog; copy it before changing anything."""
+    from catalog.build import refresh_catalog
+    from tests.support.catalogs.sample_store import sample_store
+
+    def make(folder: Path) -> None:
+        refresh_catalog(sample_store(folder))
+
+    return made_once("sample", make)
+
+
+@pytest.fixture(scope="session")
+def small_sample(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """The same with one seed of three."""
+    from catalog.build import refresh_catalog
+    from tests.support.catalogs.sample_store import sample_store
+
+    def make(folder: Path) -> None:
+        refresh_catalog(sample_store(folder, seeds=(2,)))
+
+    return made_once("small-sample", make)

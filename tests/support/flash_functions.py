@@ -1,7 +1,6 @@
 """Flash functions of other packages, with their signatures and dense attention inside.
 
-They compute on any device, follow the documented alignment (the last query sees the last key) and
-log their calls.
+They follow the documented alignment (the last query sees the last key) and log their calls.
 """
 
 from __future__ import annotations

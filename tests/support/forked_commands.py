@@ -1,8 +1,7 @@
 """Runs commands of `lce` in forks of one process that has imported what most of them need.
 
-Importing takes a command a second of CPU time; a fork takes none. Like any process, a fork can be
-killed when it hangs and leaves no state behind. Prefect is not imported: it reads its settings from
-the environment when it is imported.
+A fork saves a second of CPU time, can be killed when it hangs, and leaves no state behind. Prefect
+is not imported: it reads its settings from the environment when it is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Where tests of numbers run: here on the CPU, and on a CUDA device where they are marked `gpu`.
 
-The same functions run at tiny size on any machine, so that they are known to work when a GPU is at
-hand. Files of such tests import nothing of the extra `dev` but pytest.
+Files of such tests import nothing of the extra `dev` but pytest.
 """
 
 from __future__ import annotations

@@ -50,3 +50,9 @@ def _role(command: list[str]) -> str:
     if "supervisor" in line:
         return "supervisor"  # its arguments are the command that it watches
     return next((role for role, words in ROLES.items() if " ".join(words) in line), "")
+
+
+def require_no_dump(output: str, *more: str) -> None:
+    """Fail if a command printed what no user should read, whatever died."""
+    for word in ("Traceback", "ERROR", "Error", *more):
+        assert word not in output, output

@@ -1,8 +1,7 @@
 """A Ray cluster of two nodes on this machine's loopback, in processes of their own.
 
 `python -m tests.support.ray_nodes FOLDER` prints its address and holds it until its input ends.
-Each node declares one core and one GPU, and names itself to all its processes. All have variables
-for other programs.
+Each node declares one core and one GPU, and has variables for other programs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What CUDA graphs do, for a machine without CUDA: operations on fixed tensors, done again.
 
-As there, Python does not run when a recording is replayed: whatever it decided while recording, and
-every number that it passed on, stays as it was. Waiting for the device's numbers while recording is
-an error. Results of the recording itself are spoilt, for on a GPU there are none.
+No Python runs when a recording is replayed, so every number that it passed on stays as it was.
+Results of the recording itself are spoilt, and waiting for the device while recording is an error.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Shipped studies in small: the same methods, benchmarks and tasks on tiny models and little text.
 
-`shrunk` divides contexts and rows by what makes 128 tokens of the base model's context, keeps the
-shortest and the longest window of text and one length of prompts, and trains for one step. Studies
-of the toy model keep their lengths and have fewer steps and prompts. `tiny_models` writes a base
-model of each architecture that is asked, with random weights and a real tokenizer. `study_folders`
-makes a stand-in of whatever a study reads, be it shrunk or not.
+`shrunk` divides contexts and rows so that the base model has 128 tokens of context, keeps the
+shortest and the longest window, and trains one step. Studies of the toy model keep their lengths.
 """
 
 from __future__ import annotations

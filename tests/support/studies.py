@@ -81,6 +81,13 @@ def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([*LCE, *arguments], stderr=subprocess.STDOUT, **settings)
 
 
+def ended(process: subprocess.Popen[str], status: int = 0) -> str:
+    """Wait for a started command; return what it printed."""
+    output = process.communicate(timeout=HANG_SECONDS)[0]
+    assert process.returncode == status, output
+    return output
+
+
 NAMED = f"""
 import socket, sys
 name = sys.argv.pop(1)

@@ -27,7 +27,7 @@ from tasks.mending import damage, mend_projections, mended
 from tasks.projections import rebuild_catalog, rebuild_mlflow, refresh, restore_mlflow
 from tasks.questions import answer
 from tasks.tracking.database import artifact_root, opened
-from tests.support.catalogs.sample_store import STUDY, Study
+from tests.support.catalogs.sample_store import STUDY
 from tests.support.tracked_studies import plan_study
 
 PREFECT_REVISION = "b75d279ba985"
@@ -270,19 +270,9 @@ def test_a_run_sets_damaged_projections_aside_as_it_starts(home, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    store = Store(tmp_path_factory.mktemp("built") / "home")
-    store.prepare()
-    Study(store, seeds=(2,)).build()
-    refresh_catalog(store)
-    return store.home
-
-
 @pytest.fixture
-def home(built, tmp_path) -> Path:
-    shutil.copytree(built, tmp_path / "home")
-    return tmp_path / "home"
+def home(small_sample, tmp_path) -> Path:
+    return shutil.copytree(small_sample, tmp_path / "home")
 
 
 def another_duckdb_file(path: Path) -> None:

@@ -1,7 +1,6 @@
 """Which environment variables reach the processes of a run, and what requests make of them.
 
-Strategy: each hostile variable alone against every environment that lce builds, real clients and a
-real server on the loopback; tests/faults/test_surroundings.py runs a study with all of them.
+Strategy: each hostile variable alone; tests/faults/test_surroundings.py has all of them at once.
 """
 
 import http.server

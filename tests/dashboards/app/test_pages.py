@@ -1,7 +1,6 @@
 """Each page shows the catalog's content and foreign text literally, and survives a lost catalog.
 
-Streamlit's test runner runs the pages in this process on a real catalog with done, failed, missing
-and unavailable cells.
+Streamlit's test runner runs the pages in this process on a real catalog.
 """
 
 import json

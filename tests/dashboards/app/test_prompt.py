@@ -1,7 +1,6 @@
 """The page of answers shows a sample's prompt with marks, or the reason why it cannot.
 
-The decoder's input of the study was recorded; prompts come from the same subprocess as in a user's
-page.
+The decoder's input was recorded; prompts come from the same subprocess as in a user's page.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import sys
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -27,9 +25,6 @@ from dashboards.app.views.prompt import build_prompts
 from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
 from tests.support.ports import listens, unused_port
 from tests.support.studies import start, wait_until
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.fixture(scope="module")

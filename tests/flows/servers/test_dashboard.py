@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from catalog.build import build_catalog
 from dashboards.app import __main__ as served
 from flows.servers.dashboard import become_dashboard
 from lce_core.errors import SpecError
-from lce_core.store.artifacts import Store
 from tests.support.accessibility import faults
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY
 from tests.support.ports import listens, unused_port
 from tests.support.processes import marked, new_marker, survivors
 from tests.support.studies import start, wait_until
@@ -57,11 +55,8 @@ def test_a_file_that_is_no_catalog_is_refused(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
-    home = tmp_path_factory.mktemp("home")
-    shutil.copytree(sample_store(tmp_path_factory.getbasetemp()).home, home, dirs_exist_ok=True)
-    build_catalog(Store(home))
-    return home
+def home(sample, tmp_path_factory) -> Path:
+    return shutil.copytree(sample, tmp_path_factory.mktemp("shown") / "home")
 
 
 @contextlib.contextmanager
@@ -122,7 +117,7 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(link, chro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "widths"), [("light", WIDTHS), ("dark", WIDTHS[-1:])])
+@pytest.mark.parametrize(("scheme", "widths"), [("light", (400, 1280)), ("dark", (1280,))])
 def test_axe_core_finds_no_serious_fault_on_any_page(link, chrome, scheme, widths):
     page = chrome.new_page(color_scheme=scheme)
     page.set_default_timeout(1000 * WAIT_SECONDS)

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.build import build_catalog
-from lce_core.store.artifacts import Store
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY
 from tests.support.ports import unused_port
 from tests.support.studies import LCE, TINY, environment, new_home, write_study
 
@@ -84,11 +82,8 @@ def _can_be_isolated(tmp_path_factory) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    shutil.copytree(sample_store(tmp_path_factory.getbasetemp()).home, folder, dirs_exist_ok=True)
-    build_catalog(Store(folder))
-    return folder
+def home(sample, tmp_path_factory) -> Path:
+    return shutil.copytree(sample, tmp_path_factory.mktemp("traced") / "home")
 
 
 def test_an_attempt_to_call_out_is_noticed(tmp_path):

@@ -22,7 +22,6 @@ from typing import Any
 import psutil
 import pytest
 
-from catalog.build import build_catalog
 from flows.servers import services
 from flows.servers.daemons import Service, answers, ask, status
 from flows.servers.guarded_prefect import client_auth
@@ -34,7 +33,6 @@ from lce_core.access import SECRET_VARIABLE, authorization, login_link, server_s
 from lce_core.errors import ServiceError
 from lce_core.store.artifacts import Store
 from tasks.tracking import project
-from tests.support.catalogs.sample_store import sample_store
 from tests.support.ports import listens, unused_port
 from tests.support.processes import MARK, marked, new_marker, survivors
 from tests.support.repository import ROOT
@@ -163,13 +161,13 @@ class Servers:
 
 
 @pytest.fixture(scope="module")
-def servers(migrated, tmp_path_factory) -> Iterator[Servers]:
+def servers(migrated, sample) -> Iterator[Servers]:
     """Servers of a home that every user can enter; one study is in MLflow, one in the catalog."""
     home = new_home(migrated, Path(tempfile.mkdtemp(prefix="lce-home-")))
     home.chmod(0o755)
     store, marker = Store(home), new_marker()
     store.prepare()
-    build_catalog(sample_store(tmp_path_factory.getbasetemp()), home / "catalog.duckdb")
+    shutil.copy(sample / "catalog.duckdb", home)
     plan_study(store)
     project(store, "small")
     port, ports = unused_port(), {"server": unused_port(), "mlflow": unused_port()}

@@ -1,8 +1,7 @@
 """`lce pack` and `lce_core.offline`: a study is computed where little is installed, and comes back.
 
-Strategy: the finished small study is what this machine computes. A home that only has its plan
-packs it; processes that find no Prefect, MLflow or DuckDB compute it, are killed and continue; the
-home imports the results.
+Strategy: a home that only has the finished study's plan packs it; processes that find no Prefect,
+MLflow or DuckDB compute it, are killed and continue; the home imports the results.
 """
 
 import io

@@ -118,17 +118,6 @@ def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile):
     assert abs(benchmark.num_independent("prose", length, stream.size) - len(blocks)) <= 1
 
 
-@pytest.mark.slow
-def test_shipped_studies_are_told_what_they_can_decide(tmp_path):
-    execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
-    plan = compile_request("lceg-llama2-7b", execution).plan
-    found = told(plan)
-    assert [one["entry"] for one in found] == [*range(len(plan.study.expects))]
-    for one in found:
-        assert one["undecidable"] or 0 < one["probability"] <= 1
-    assert any(one["one_training_run"] for one in found)
-
-
 @pytest.mark.parametrize(
     ("entry", "warns"),
     [

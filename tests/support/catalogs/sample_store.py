@@ -7,7 +7,6 @@ tokens, target 512, evaluated up to 1024; it has done, failed, missing and unava
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 from collections.abc import Mapping
@@ -190,16 +189,10 @@ class Study:
             self.store.ensure(step, lambda attempt: write_cell(attempt, method), {"device": "cpu"})
 
 
-@functools.cache
-def sample_store(folder: Path) -> Store:
-    """The store, made once for all tests of a process; copy it before changing anything.
-
-    Args:
-      folder: The base folder of the test session.
-    """
-    store = Store(folder / "sample-store")
+def sample_store(home: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> Store:
+    store = Store(home)
     store.prepare()
-    Study(store, seeds=(0, 1, 2)).build()
+    Study(store, seeds).build()
     return store
 
 

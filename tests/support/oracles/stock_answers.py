@@ -1,7 +1,6 @@
 """What stock transformers answers, in a process that knows nothing of this project.
 
-`answers(jobs, folder)` starts it: this file as a script, isolated from PYTHONPATH. Each job names a
-model's folder, texts for one pass each, and a prompt for cached greedy decoding.
+`answers(jobs, folder)` starts this file as a script, isolated from PYTHONPATH.
 """
 
 from __future__ import annotations

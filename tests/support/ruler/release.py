@@ -1,9 +1,8 @@
-"""Where RULER's first release was run to record what it makes: a tokenizer and data sets.
+"""A tokenizer and data sets on which RULER's first release was run; `release.json` has its output.
 
-`release.json` holds the output of its generator scripts (NVIDIA/RULER before commit 56ea4ef,
-`--random_seed 42`, base template) on exactly these: for each task and length the size that it
-found, the lengths of its first prompts with their answers, and a digest of prompts and references.
-Its essays were split at ". "; Python 3.11, numpy 2.4, wonderwords 3.0.1.
+NVIDIA/RULER before commit 56ea4ef, `--random_seed 42`, base template, essays split at ". "; Python
+3.11, numpy 2.4, wonderwords 3.0.1. For each task and length: the size that it found, the lengths of
+its first prompts with their answers, and a digest of prompts and references.
 """
 
 from __future__ import annotations

@@ -31,11 +31,6 @@ def test_without_ray_a_run_says_how_to_install_it(tmp_path, monkeypatch):
         make_execution({"home": tmp_path, "engine": "ray"})
 
 
-def test_a_run_on_this_machine_loads_no_ray():
-    code = "import sys, tasks.workers, flows.settings; raise SystemExit('ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
-
-
 def test_where_nothing_listens_a_run_says_so_at_once(tmp_path):
     engine = f"ray:127.0.0.1:{unused_port()}"
     with pytest.raises(ServiceError, match=rf"no Ray cluster at {engine[4:]} .*refused.*ray start"):
