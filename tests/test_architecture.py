@@ -118,18 +118,6 @@ def test_what_starts_often_loads_nothing_slow(imported, slow):
     run_code(f"import {imported}, sys; assert not {set(slow.split())} & set(sys.modules)")
 
 
-def test_planning_and_plug_ins_load_no_torch():
-    modules = [
-        f"lce_core.{folder}.{path.stem}"
-        for folder in ("methods", "benchmarks", "models", "corpora")
-        for path in sorted((ROOT / "lce_core" / folder).glob("[!_]*.py"))
-    ]
-    run_code(
-        f"import lce_core.study.plan, lce_core.study.study_file, {', '.join(modules)}, sys;"
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-
-
 def test_the_locked_versions_satisfy_what_is_declared():
     locked = pins()
     project = PROJECT["project"]
