@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.comparisons.samples import Cell, Method
-from lce_core.benchmarks import CONTROLS
+from lce_core.kinds import CONTROLS
 from lce_core.statistics.contrasts import Contrast, skewness
 from lce_core.statistics.power import ALPHA
 from lce_core.statistics.sign_flips import Differences

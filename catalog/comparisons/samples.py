@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.benchmarks import CONTROLS
+from lce_core.kinds import CONTROLS
 from lce_core.study.variants import CONTROL
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ benchmarks that score the loss on running text. Both derive from `Benchmark`.
 from __future__ import annotations
 
 from lce_core.benchmarks._base import (
-    CONTROLS,
     Benchmark,
     CellData,
     CellRequest,
@@ -96,7 +95,7 @@ from lce_core.benchmarks._text.documents import (
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, shifted, window_scores
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
-from lce_core.kinds import Kind
+from lce_core.kinds import CONTROLS, Kind
 from lce_core.registry import Examples, Registry, Source
 
 __all__ = [

@@ -101,10 +101,6 @@ class Sample:
     without any; None if it was not measured."""
 
 
-CONTROLS = ("no_context", "local_context")
-"""Fields of `Sample` with the scores of control prompts, in the order of `Prompt.controls`."""
-
-
 @dataclass(frozen=True)
 class CellResult:
     """Scores of a cell, with the samples and losses that they were computed from."""

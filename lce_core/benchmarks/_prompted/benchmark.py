@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks._base import (
-    CONTROLS,
     Benchmark,
     CellRequest,
     CellResult,
@@ -45,6 +44,7 @@ from lce_core.benchmarks._prompted.retrieval import (
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.kinds import CONTROLS
 from lce_core.models import LanguageModel
 from lce_core.progress import no_progress
 from lce_core.statistics.estimates import Estimate, mean_estimate

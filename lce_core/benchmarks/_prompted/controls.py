@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from lce_core.benchmarks._base import CONTROLS, CellRequest, Sample, Score, score
+from lce_core.benchmarks._base import CellRequest, Sample, Score, score
 from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds
+from lce_core.kinds import CONTROLS
 from lce_core.statistics.estimates import mean_estimate
 
 CONTROL_TOKENS = 128
