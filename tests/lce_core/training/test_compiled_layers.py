@@ -116,7 +116,10 @@ def test_a_layer_is_one_graph_and_computes_the_same(make_job, name, kept):
     _check(_job(make_job, name, kept))
 
 
-@pytest.mark.parametrize(("name", "kept"), [("yarn", "attention:1"), ("nope_hybrid", "full")])
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("yarn", "attention:1"), ("nope_hybrid", "full"), ("learned_rope", "full")],
+)
 def test_a_sharded_layer_is_one_graph_and_computes_the_same(
     make_job, one_process, monkeypatch, name, kept
 ):
