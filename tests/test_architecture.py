@@ -93,7 +93,7 @@ def test_every_imported_distribution_is_declared():
     extras = [project["optional-dependencies"][name] for name in ("dashboard", "short-context")]
     declared = {normalised(one) for one in itertools.chain(project["dependencies"], *extras)}
     # A user may compile the first (docs/training.md) and install the others (docs/runtimes.md).
-    declared |= {"flash-attn", "mlx", "mlx-lm", "mlx_lm"}
+    declared |= {"flash-attn", "mlx", "mlx-lm"}
     undeclared = set()
     for path in SOURCES:
         for top in {name.partition(".")[0] for name in imports(path)}:
