@@ -33,7 +33,8 @@ def rows(documents: int) -> list[dict[str, Any]]:
                 for number, depth in enumerate((30.0, 100.0)):
                     connection.execute(
                         "INSERT INTO store.sample"
-                        " VALUES (?, ?, 1000, ?, 900, '', '', ?, ?, ?, NULL, NULL, NULL, NULL, NULL)",
+                        " VALUES (?, ?, 1000, ?, 900, '', '', ?, ?, ?"
+                        ", NULL, NULL, NULL, NULL, NULL)",
                         [f"c{seed}", 2 * document + number, depth, float(margin > 1),
                          f"d{document}", margin],
                     )  # fmt: skip
