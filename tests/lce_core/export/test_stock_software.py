@@ -160,7 +160,7 @@ def compared(outcomes, tmp_path_factory) -> list[tuple[Case, dict[str, torch.Ten
 
 
 def tolerance(case: Case) -> float:
-    fastest = case.method.rope_table(case.base.geometry, LENGTHS).inv_freq.max()
+    fastest = case.form.table.inv_freq.max()
     return TOLERANCE if math.frexp(fastest)[0] == 0.5 else ROUNDED_TOLERANCE
 
 

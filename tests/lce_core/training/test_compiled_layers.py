@@ -19,7 +19,7 @@ from lce_core.methods import METHODS
 from lce_core.training.assembly import Parts, build
 from lce_core.training.job import TrainingJob
 from lce_core.training.recomputation import attention_layers
-from lce_core.training.trainer import Trainer
+from lce_core.training.trainer import Trainer, _Batch
 from tests.support.extended_models import method
 from tests.support.training_jobs import BASE, ROW_LENGTH, losses, run_alone
 
@@ -142,11 +142,12 @@ def test_training_compiles_its_layers_before_the_second_pass(
 
     monkeypatch.setattr(nn.Module, "compile", compile_)
     trainer = Trainer(_job(make_job, "yarn", kept, row_length=ROW_LENGTH), CPU)
-    tokens, weights = torch.zeros(2, ROW_LENGTH, dtype=torch.int64), torch.ones(2, ROW_LENGTH)
+    tokens = torch.zeros(2, ROW_LENGTH, dtype=torch.int64)
+    batch = _Batch(tokens, torch.ones(2, ROW_LENGTH), None, None)
     decoder: Any = trainer.model.base_model
     for expected in ([], [*decoder.layers], [*decoder.layers]):
         # The backward pass recomputes layers, which must be those of the forward pass.
-        trainer._forward(tokens, weights).backward()
+        trainer._forward(batch).backward()
         assert compiled == expected
 
 
