@@ -41,6 +41,7 @@ def folders(tmp_path_factory) -> dict[str, Path]:
         (" 123 and 456.", ["123", "456"], 1.0, 1.0),
         ("only 456", ["123", "456", "789", "1"], 0.25, 1.0),
         ("PARIS", ["paris"], 1.0, 1.0),
+        ("paris", ["Paris"], 1.0, 1.0),
         ("new\x00york", ["new\nyork"], 1.0, 1.0),
         ("new york", ["new\nyork"], 0.0, 0.0),
         ("", ["a", "b"], 0.0, 0.0),
