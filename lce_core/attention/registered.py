@@ -81,14 +81,12 @@ def _attention(
 
         def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
             own = AttentionInputs(query, key, value, table, 0, scaling, *place)
-            return _kernel(scheme)(scheme, own)
+            return _kernel(scheme)(scheme, _scaled(own, scheme, log_base))
 
         output = in_documents((query, key, value), bounds, attend)
         return output.transpose(1, 2).contiguous(), None
     inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
-    if log_base is not None:
-        most, unit = scheme.most_keys or key.shape[2], math.log(log_base)
-        inputs = inputs.sharpened(lambda counts: (counts.clamp(max=most).log() / unit).clamp(min=1))
+    inputs = _scaled(inputs, scheme, log_base)
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:
         return _kernel(scheme)(scheme, inputs).transpose(1, 2).contiguous(), None
@@ -111,6 +109,16 @@ def num_parts(inputs: AttentionInputs) -> int:
     limit = _TEMPORARIES * (1 if inputs.query.device.type == "cpu" else _ROOM_OF_GPUS)
     parts = (number for number in range(1, kv_heads) if kv_heads % number == 0)
     return next((number for number in parts if states <= number * limit), kv_heads)
+
+
+def _scaled(
+    inputs: AttentionInputs, scheme: AttentionScheme, log_base: int | None
+) -> AttentionInputs:
+    """Multiply the queries by `LayerAttention.query_factor` of their layer."""
+    if log_base is None:
+        return inputs
+    most, unit = scheme.most_keys or inputs.length, math.log(log_base)
+    return inputs.sharpened(lambda counts: (counts.clamp(max=most).log() / unit).clamp(min=1))
 
 
 def _kernel(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:

@@ -153,7 +153,7 @@ def _check_document_masks(
         ),
         (
             restart and drawn,
-            f"{method.plugin_name}, whose training draws positions for whole rows",
+            f"{method.plugin_name}, whose training gives positions to whole rows",
             "`document_masks: run_on`",
         ),
         (

@@ -262,6 +262,12 @@ def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(geometry, formul
             assert not method.length_dependent(geometry, lengths)
 
 
+def test_the_printed_scale_of_ntk_64k_is_one_up_to_twice_the_trained_context():
+    lengths = ContextLengths(LLAMA2_7B.trained_context, 6144, 6144)
+    table = make("ntk_64k", scale_form="printed").rope_table(LLAMA2_7B, lengths)
+    np.testing.assert_allclose(table.inv_freq, LLAMA2_7B.inv_freq(), rtol=1e-12)
+
+
 @given(geometries, scales)
 def test_the_two_parts_of_method_2_meet_at_the_split(geometry, scale):
     split = max(1, geometry.num_pairs // 2)

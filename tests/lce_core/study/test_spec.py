@@ -333,8 +333,8 @@ def test_document_masks_are_refused_where_rows_or_attention_cannot_have_them():
         ({"training": {"document_masks": "run_on"}}, "rows in which toy_llama moves tokens"),
         ({"name": "longlora"}, "longlora, whose attention depends on the length of a row"),
         (landmark, "landmark, which cuts rows to insert tokens"),
-        ({"name": "clex"}, "clex, whose training draws positions for whole rows"),
-        ({"train_positions": "pose", "train_length": 128}, "draws positions for whole rows"),
+        ({"name": "clex"}, "clex, whose training gives positions to whole rows"),
+        ({"train_positions": "pose", "train_length": 128}, "gives positions to whole rows"),
         ({"name": "harpe", "training": run_on}, "harpe, whose attention counts positions itself"),
     ):
         wrong = parse_study(edited(methods=[{**yarn, **changes}]), "my.yaml")

@@ -41,8 +41,11 @@ POSITIONS = np.concatenate([np.arange(n) for n in np.diff(BOUNDS)]).reshape(2, T
 ROWS = tokens(TARGET)
 
 
-def extended(base: LanguageModel, name: str, **how: Any) -> ExtendedModel:
-    model = extend(stock(base).train(), base, method(name), target=TARGET, training=True, **how)
+def extended(
+    base: LanguageModel, name: str, parameters: Mapping[str, Any] | None = None, **how: Any
+) -> ExtendedModel:
+    chosen = method(name, **(parameters or {}))
+    model = extend(stock(base).train(), base, chosen, target=TARGET, training=True, **how)
     model.begin_request(TARGET)
     return model
 
@@ -76,9 +79,18 @@ def alone(model: ExtendedModel) -> torch.Tensor:
 
 
 @over_bases
-@pytest.mark.parametrize("name", ["yarn", "dynamic_ntk_aware", "harpe", "nope_hybrid"])
-def test_restarted_documents_train_like_rows_of_their_own(base, name):
-    model = extended(base, name)
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("yarn", {}),
+        ("yarn", {"logit_scale": "log_length"}),
+        ("dynamic_ntk_aware", {}),
+        ("harpe", {}),
+        ("nope_hybrid", {}),
+    ],
+)
+def test_restarted_documents_train_like_rows_of_their_own(base, name, parameters):
+    model = extended(base, name, parameters)
     for found, expected in zip(
         with_gradients(model, masked(model, restart=True)),
         with_gradients(model, alone(model)),
