@@ -57,7 +57,7 @@ class AlignedScores:
 
     @cached_property
     def controls(self) -> dict[str, tuple[AlignedScores, AlignedScores]]:
-        """By name of a control: its scores, and the scores of the prompts minus these."""
+        """Map each control to its own scores and to the prompts' scores minus these."""
         found = {}
         for name in CONTROLS if not self.is_ratio else ():
             scores = np.concatenate(

@@ -303,7 +303,7 @@ READERS: Mapping[str, tuple[str, Callable[[Stated], Reading | str]]] = {
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a program's tables differ from transformers'."""
+    """Comparison of a program's tables with those of transformers."""
 
     attention_factor: float
     """The program's attention factor for the longest text."""

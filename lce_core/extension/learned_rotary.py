@@ -73,9 +73,9 @@ class LearnedRotary(RequestRotary):
     def forward(
         self, x: Tensor, position_ids: Tensor, _layer_type: str | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine as RequestRotary does, but for layers that differ the positions.
+        """Return cosine and sine as RequestRotary does; gradients reach the multipliers.
 
-        Gradients reach the multipliers.
+        If layers or heads differ, return the positions twice: each layer computes its own cosines.
         """
         if self.table is None:
             return super().forward(x, position_ids)
