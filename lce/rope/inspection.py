@@ -9,7 +9,7 @@ from typing import Any
 
 from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS, Method, own_layers
+from lce_core.methods import METHODS, Method, in_heads, own_layers
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.inspection import Head, inspect_frequencies
@@ -124,7 +124,7 @@ def inspect_method(
         geometry.trained_context, target, target if request is None else request
     )
     method.check(geometry, lengths)
-    table = method.rope_table(geometry, lengths)
+    table = in_heads(method, method.rope_table(geometry, lengths), geometry)
     before = geometry.inv_freq()
     (base,) = inspect_frequencies(before, before, lengths)
     return Inspection(

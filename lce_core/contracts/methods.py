@@ -388,6 +388,29 @@ def check_layers(plugin: type[Method], example: Example) -> None:
             assert [layer.key for layer in found] == expected, "`layers` changes other layers too"
 
 
+def check_heads(plugin: type[Method], example: Example) -> None:
+    """Check that `heads` changes the frequencies of these key-value heads alone, or is refused."""
+    try:
+        method = built(plugin, {**example, "heads": {"every": 2}})
+    except ValidationError:
+        return
+    for base in fitting(method):
+        geometry = base.geometry
+        try:
+            check_schemes(method, geometry, at(TARGET), LAYERS, sinks=False)
+        except SpecError:
+            continue
+        shape = geometry.num_kv_heads, -1, geometry.num_pairs
+        whole = layers(built(plugin, example), geometry, at(TARGET))
+        for one, found in zip(whole, layers(method, geometry, at(TARGET)), strict=True):
+            every = np.broadcast_to(one.table.inv_freq, (geometry.num_heads, geometry.num_pairs))
+            expected = every.reshape(shape).copy()
+            expected[::2] = geometry.inv_freq()
+            assert np.array_equal(found.table.inv_freq.reshape(shape), expected), (
+                "`heads` changes other heads too, or not all of those that it names"
+            )
+
+
 def check_logit_scale(plugin: type[Method], example: Example) -> None:
     """Check that `logit_scale` follows the number of keys that a query sees, or is refused."""
     scaled = {**example, "logit_scale": "log_length"}
@@ -439,6 +462,7 @@ CHECKS: tuple[MethodCheck, ...] = (
     check_changes_the_output,
     check_gradients,
     check_layers,
+    check_heads,
     check_logit_scale,
     check_parameters,
 )

@@ -41,6 +41,7 @@ __all__ = [
     "TrainingStage",
     "check_local",
     "check_schemes",
+    "in_heads",
     "request_table",
 ]
 
@@ -50,17 +51,17 @@ frequencies, as if positions were closer together. "base" changes the RoPE base.
 new frequencies for each request from the request's length. "approximate" changes the attention."""
 
 
-class EveryLayer(BaseModel):
-    """The last of every `every` layers."""
+class EveryNth(BaseModel):
+    """The last of every `every` layers or heads."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     every: int = Field(ge=2)
 
 
-Layers = Annotated[
+Selection = Annotated[
     Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Tag("list")]
-    | Annotated[EveryLayer, Tag("every")],
+    | Annotated[EveryNth, Tag("every")],
     # The discriminator decides between both, so that a mistake yields one error message.
     Discriminator(lambda given: "list" if isinstance(given, list | tuple) else "every"),
 ]
@@ -84,10 +85,15 @@ class Method(Plugin):
     """Import path "module:class" of a rotary module with trained parameters, called with (method,
     geometry, lengths, num_layers, seed=...). The seed determines the initial parameters."""
 
-    layers: Layers | None = None
+    layers: Selection | None = None
     """Layers that the method changes, counted from 0: a list, or {every: N} for the last of every N
     layers. Others keep the base model's frequencies and full attention. None means all layers. No
     method changes a model's sliding layers and layers without RoPE."""
+
+    heads: Selection | None = None
+    """Key-value heads, counted from 0 and with all their query heads, whose frequencies the method
+    changes: a list, or {every: N} for the last of every N heads. Others keep the base model's. None
+    means all heads."""
 
     logit_scale: Literal["log_length"] | None = None
     """Factor of all scores of a query that sees n tokens, in the layers that the method changes.
@@ -96,26 +102,27 @@ class Method(Plugin):
     scales only at inference. None means 1."""
 
     @model_validator(mode="after")
-    def _layers_are_free(self) -> Self:
-        if self.layers is None:
+    def _the_rest_is_free(self) -> Self:
+        key = "layers" if self.layers is not None else "heads"
+        if getattr(self, key) is None:
             return self
         if type(self).insertion is not Method.insertion:
-            reason = "a token inserted into texts, which every layer sees"
+            reason = f"a token inserted into texts, which every {key[:-1]} sees"
         elif self.rotary is not None:
             reason = "trained frequencies"
         elif self.family == "none":
             reason = "a method that changes nothing"
         else:
             return self
-        raise SpecError(
-            "layers", reason, "a method that can leave layers unchanged", "remove layers"
-        )
+        raise SpecError(key, reason, f"a method that can leave {key} unchanged", f"remove {key}")
 
     def changes(self, index: int) -> bool:
         """Return True if the method changes this layer, counted from 0."""
-        if isinstance(self.layers, EveryLayer):
-            return (index + 1) % self.layers.every == 0
-        return self.layers is None or index in self.layers
+        return _is_selected(self.layers, index)
+
+    def changes_head(self, index: int) -> bool:
+        """Return True if the method changes this key-value head, counted from 0."""
+        return _is_selected(self.heads, index)
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the RoPE table for requests of `lengths.request` tokens; by default unchanged."""
@@ -234,9 +241,27 @@ class ApproximateMethod(Method):
             )
 
 
+def _is_selected(selection: Selection | None, index: int) -> bool:
+    if isinstance(selection, EveryNth):
+        return (index + 1) % selection.every == 0
+    return selection is None or index in selection
+
+
 def request_table(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-    """Return the method's RoPE table, with the attention factor that the base model already has."""
-    return _on_base(method.rope_table(geometry, lengths), geometry)
+    """Return the method's RoPE table for all heads, also those that it leaves unchanged.
+
+    The table includes the attention factor that the base model already has.
+    """
+    return _on_base(in_heads(method, method.rope_table(geometry, lengths), geometry), geometry)
+
+
+def in_heads(method: Method, table: RopeTable, geometry: RopeGeometry) -> RopeTable:
+    """Return the method's table with the base model's frequencies in heads that stay unchanged."""
+    if method.heads is None:
+        return table
+    changed = [method.changes_head(head) for head in range(geometry.num_kv_heads)]
+    rows = np.repeat(changed, geometry.num_heads // geometry.num_kv_heads)[:, None]
+    return replace(table, inv_freq=np.where(rows, table.inv_freq, geometry.inv_freq()))
 
 
 def _on_base(table: RopeTable, geometry: RopeGeometry) -> RopeTable:
@@ -271,10 +296,14 @@ def own_layers(
 ) -> list[LayerAttention | None]:
     """Return frequencies and attention of layers that differ from the method's; None for others."""
     unchanged = LayerAttention(RopeTable(geometry.inv_freq()), None)
-    given = (
-        method.layer(index, geometry, lengths) if method.changes(index) else unchanged
-        for index in range(num_layers)
-    )
+
+    def own(index: int) -> LayerAttention | None:
+        if not method.changes(index):
+            return unchanged
+        layer = method.layer(index, geometry, lengths)
+        return layer and replace(layer, table=in_heads(method, layer.table, geometry))
+
+    given = map(own, range(num_layers))
     return [one and replace(one, table=_on_base(one.table, geometry)) for one in given]
 
 
@@ -307,7 +336,7 @@ def check_schemes(
     *,
     sinks: bool,
 ) -> None:
-    """Raise SpecError if the method's attention cannot include the model's sinks or `logit_scale`.
+    """Raise SpecError if the attention cannot include the model's sinks, `logit_scale` or `heads`.
 
     `sinks` is True if the model has attention sinks.
     """
@@ -315,10 +344,17 @@ def check_schemes(
     if scaled and method.rotary is not None:
         _refuse_scale(method, "trained frequencies, with the attention of stock models")
     given = [use(geometry, lengths) for use in (method.attention, method.training_attention)]
-    own = own_layers(method, geometry, lengths, num_layers)
-    for scheme in (*given, *(layer.scheme for layer in own if layer)):
+    own = [layer for layer in own_layers(method, geometry, lengths, num_layers) if layer]
+    if method.heads is not None:
+        tables = request_table(method, geometry, lengths), *(layer.table for layer in own)
+        factors = {table.attention_factor for table in tables} - {geometry.attention_factor}
+        if factors:
+            _refuse_heads(method, f"an attention factor of {max(factors):.4g}, for all heads")
+    for scheme in (*given, *(layer.scheme for layer in own)):
         if scheme is None:
             continue
+        if method.heads is not None:
+            _refuse_heads(method, f"the attention scheme {type(scheme).__name__}, for all heads")
         own_factor = type(scheme).query_factor is not AttentionScheme.query_factor
         if scaled and (own_factor or not (scheme.one_softmax and scheme.heads_alike)):
             _refuse_scale(method, f"the attention scheme {type(scheme).__name__}")
@@ -329,6 +365,15 @@ def check_schemes(
                 "a scheme that counts sinks (`counts_sinks`)",
                 "choose another method, or a base model without sinks",
             )
+
+
+def _refuse_heads(method: Method, reason: str) -> NoReturn:
+    raise SpecError(
+        f"{method.plugin_name}.heads",
+        reason,
+        "a method that only changes frequencies, without an attention factor",
+        "remove heads, or choose parameters with which the method is one",
+    )
 
 
 def _refuse_scale(method: Method, attention: str) -> NoReturn:

@@ -63,25 +63,33 @@ def check_variant(
 
 
 def _check_own_layers(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
-    """Refuse a method that changes some layers but none of this model's, or names missing ones."""
-    num_layers = base_model.shape.num_layers
-    named = method.layers
-    if isinstance(named, tuple) and max(named) >= num_layers:
-        raise SpecError(
-            f"{method.plugin_name}.layers",
-            f"layer {max(named)} of {num_layers}",
-            f"layers from 0 to {num_layers - 1}",
-            "remove the layers that the model does not have",
-        )
-    kept = {*base_model.geometry.unrotated, *(base_model.local.layers if base_model.local else ())}
+    """Refuse a method that changes no layer or no head of this model, or names missing ones."""
+    geometry, num_layers = base_model.geometry, base_model.shape.num_layers
+    for key, count in (("layers", num_layers), ("heads", geometry.num_kv_heads)):
+        named = getattr(method, key)
+        if isinstance(named, tuple) and max(named) >= count:
+            raise SpecError(
+                f"{method.plugin_name}.{key}",
+                f"{key[:-1]} {max(named)} of {count}",
+                f"{key} from 0 to {count - 1}",
+                f"remove the {key} that the model does not have",
+            )
+    kept = {*geometry.unrotated, *(base_model.local.layers if base_model.local else ())}
     changed = any(method.changes(index) for index in range(num_layers) if index not in kept)
-    own = own_layers(method, base_model.geometry, lengths, num_layers)
+    own = own_layers(method, geometry, lengths, num_layers)
     if not changed or (type(method).layer is not Method.layer and not any(own)):
         raise SpecError(
-            f"{method.plugin_name}.{'layers' if named else 'layer'}",
+            f"{method.plugin_name}.{'layers' if method.layers else 'layer'}",
             f"no layer that differs among the model's {num_layers}",
             "at least one layer with frequencies or attention of its own",
             "change the parameters that choose the layers",
+        )
+    if not any(map(method.changes_head, range(geometry.num_kv_heads))):
+        raise SpecError(
+            f"{method.plugin_name}.heads",
+            f"none of the model's {geometry.num_kv_heads} key-value heads",
+            "at least one key-value head with frequencies of its own",
+            "choose other heads",
         )
 
 

@@ -116,6 +116,15 @@ FAULTS: dict[str, tuple[Any, ...]] = {
             "    def changes(self, index: int) -> bool:\n        return True\n\n    def rope_table",
         ),
     ),
+    "chosen heads are not the only ones": (
+        "pi",
+        methods.check_heads,
+        (
+            "    def rope_table",
+            "    def changes_head(self, index: int) -> bool:\n        return True\n\n"
+            "    def rope_table",
+        ),
+    ),
     "a number of visible keys that no query sees": (
         "string",
         methods.check_logit_scale,

@@ -19,7 +19,7 @@ from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Family, LayerAttention, Method, begins_alike
+from lce_core.methods import METHODS, Family, LayerAttention, Method, begins_alike, layers_of
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.training.recomputation import enable
@@ -118,6 +118,27 @@ def test_other_layers_than_those_of_a_method_stay_as_in_the_base_model(base, cho
     model = extend(stock(base, layers=4), base, method, target=TARGET)
     for cuts in ((), (7, 8, 9, 30)):
         torch.testing.assert_close(logits(model, ids, cuts), expected, rtol=1e-9, atol=1e-9)
+
+
+@over_bases
+def test_other_heads_than_those_of_a_method_stay_as_in_the_base_model(base):
+    geometry, ids = base.geometry, tokens(40)
+    last = geometry.num_kv_heads - 1
+    group = geometry.num_heads // geometry.num_kv_heads
+    bases = [geometry.theta] * (last * group) + [500.0] * group
+    entries = ({"name": "harpe", "bases": bases}, {"name": "pi", "heads": [last], "layers": [1, 2]})
+    own = {"name": "abf_single_stage", "base": 500.0, "heads": [last]}
+    expected, found, some = (
+        extend(stock(base, layers=4), base, METHODS.parse(entry, "methods[0]"), target=TARGET)
+        for entry in (entries[0], own, entries[1])
+    )
+    for cuts in ((), (7, 8, 9, 30)):
+        assert torch.equal(logits(found, ids, cuts), logits(expected, ids, cuts))
+    plain = RopeTable(geometry.inv_freq())
+    first, second, *_ = layers_of(some.method, geometry, ContextLengths(TRAINED, TARGET, TARGET), 4)
+    assert (first.table.inv_freq == plain.inv_freq).all()
+    assert (second.table.inv_freq[: last * group] == plain.inv_freq).all()
+    assert (second.table.inv_freq[last * group :] == plain.inv_freq * TRAINED / TARGET).all()
 
 
 @over_bases
