@@ -37,6 +37,8 @@ from lce_core.store.odd_files import make_folder, make_way, read_mapping
 from lce_core.store.records import write_json
 from tasks.sqlite_damage import sqlite_url
 
+START_SECONDS = 600.0
+"""Limit for a server that hangs. A start takes about 5 s, on a busy machine more than 120 s."""
 MARK = "LCE_SERVICE"
 NAMES = ("server", "mlflow", "worker")
 """Services of `lce up`, in the order in which they start."""
@@ -158,7 +160,11 @@ def marked(home: Path) -> list[psutil.Process]:
 
 
 def wait_until(
-    name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
+    name: str,
+    ready: Callable[[], bool],
+    alive: Callable[[], bool],
+    log: Path,
+    seconds: float = START_SECONDS,
 ) -> None:
     """Wait until `ready` returns True, as long as `alive` does."""
     limit = time.monotonic() + seconds

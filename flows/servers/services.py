@@ -37,7 +37,6 @@ from tasks import tracking
 DEFAULT_PORT = 4200
 """Port of Prefect's server that the checkout's pyproject.toml names."""
 PORT_OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
-START_SECONDS = 120.0
 
 _ROOT = Path(__file__).parents[2]
 
@@ -152,7 +151,7 @@ def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
     def is_alive() -> bool:
         return process_of(service) is not None
 
-    wait_until(service.name, is_ready, is_alive, Path(service.log), START_SECONDS)
+    wait_until(service.name, is_ready, is_alive, Path(service.log))
 
 
 def _wait_for_worker(home: Path, server: Service, worker: Service, since: datetime) -> None:

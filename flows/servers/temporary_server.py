@@ -21,6 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from flows.servers.daemons import (
+    START_SECONDS,
     answers,
     environment,
     find,
@@ -35,7 +36,6 @@ from lce_core.access import new_secret, server_secret
 from lce_core.errors import ServiceError
 from tasks import supervisor
 
-START_SECONDS = 120.0
 STOP_SECONDS = 5.0
 MAX_STARTS = 3
 """Starts of a server that somebody kills before it answers."""
@@ -98,9 +98,7 @@ class TemporaryServer:
             if not self._is_alive():
                 self._launch()
             try:
-                wait_until(
-                    "Prefect's server", self.answers, self._is_alive, self.log, START_SECONDS
-                )
+                wait_until("Prefect's server", self.answers, self._is_alive, self.log)
                 break
             except ServiceError:
                 if self._is_alive() or attempt == MAX_STARTS:
