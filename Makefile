@@ -61,8 +61,7 @@ test: $(VENV)/installed
 # The quick tests and the slow ones in one session share what is made once. That session lists the test files
 # that start a program or look for one. The second session, without some programs, collects every file, which
 # imports it and evaluates its reasons to skip, and runs the quick tests of the listed files: a test in another
-# file would not notice that a program is absent. lce asks git once a process, so of the files that only need
-# git's state the list has the first one of each process.
+# file would not notice that a program is absent.
 check: $(VENV)/installed
 	@mkdir -p build && rm -rf build/bare && : > $(USERS)
 	@$(MAKE) test JOBS=$$(($(JOBS) + 2)) MARKS="not gpu and not network" NOTE="--program-users=$(USERS)"

@@ -25,6 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if file := config.getoption(OPTION):
+        from lce_core.store.records import environment
+
+        environment()  # asks git once a process: whichever test came first would be listed
         config.pluginmanager.register(_Watch(config.rootpath / file))
 
 
