@@ -56,6 +56,7 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
     ("positions", "Loss by position", positions.section),
     ("downstream", "Perplexity and downstream", downstream.section),
     ("tasks", "Task by task", tasks.section),
+    ("controls", "Controls", tasks.controls),
     ("answers", answers.TITLE, answers.section),
     ("tuning", "Tuning", tuning.section),
     ("training", "Training", training.section),
@@ -68,7 +69,7 @@ _ON_PAPER: dict[str, Callable[[Contents], Markup]] = {
 }
 _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
     ("about", about.TITLE, about.section),
-    ("audit", "Controls", origin.controls),
+    ("audit", "Confounders", origin.confounders),
     ("missing", "Without a result", origin.missing),
     ("origin", "Origin", origin.origin),
 )

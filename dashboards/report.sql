@@ -323,6 +323,20 @@ FROM paper_comparison WHERE study = $study AND value IS NOT NULL
 -- Rank correlation between each paper's order of methods and the study's.
 FROM paper_agreement WHERE study = $study
 
+-- name: controls
+-- Mean score over seeds of done cells whose prompts were also scored without their context, and with only
+-- the answer's neighbourhood.
+SELECT s.base_model, s.method, s.frozen, s.benchmark, s.task, s.eval_length,
+    avg(s.value) AS score,
+    avg(c.no_context) AS no_context,
+    avg(c.local_context) AS local_context
+FROM scores AS s
+JOIN cells AS c USING (study, cell)
+WHERE s.study = $study AND s.is_default
+    AND (c.no_context IS NOT NULL OR c.local_context IS NOT NULL)
+GROUP BY s.base_model, s.method, s.frozen, s.benchmark, s.task, s.eval_length
+ORDER BY s.benchmark, s.task, s.eval_length
+
 -- name: violations
 -- Factors other than the method (kernel, hardware, ...) that differ between compared cells.
 SELECT factor, among, value, usual, methods,

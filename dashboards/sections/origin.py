@@ -22,7 +22,7 @@ _ONLY_HERE = Markup(
 )
 
 
-def controls(contents: Contents) -> Markup:
+def confounders(contents: Contents) -> Markup:
     """Return a table of factors other than the method that differ between compared cells.
 
     Return a sentence if only the method differs, and "" if no cell is done.

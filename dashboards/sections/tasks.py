@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, select
-from dashboards.families import duplicates, ordered
+from dashboards.families import Variant, duplicates, ordered
 from dashboards.figure import Cell, Table, Value, paragraph
 from dashboards.scores import LEGEND, MARKS, hole, scores_of
 from lce_core import formats
@@ -39,6 +39,30 @@ def section(contents: Contents, *, on_paper: bool = False) -> Markup:
     legend = paragraph(f"{f'{LEGEND} ' if contents.differences else ''}{_COUNTED}")
     sheets = Markup('<div class="sheets">{}</div>' if on_paper else "{}")
     return legend + sheets.format(Markup("").join(tables))
+
+
+def controls(contents: Contents) -> Markup:
+    """Return a table of scores beside those of control prompts; "" without any."""
+    if not contents.controls:
+        return Markup()
+    about = (
+        "The same prompts without their context, and with only the answer's neighbourhood. A score"
+        " near the first does not come from the context. The distance from the second is what the"
+        " length costs. Means over the seeds of done cells."
+    )
+    numbers = ("score", "no_context", "local_context")
+    heads = ("method", "benchmark", "task", "length", "score", "without context", "answer nearby")
+    order = ordered(contents)
+    rows = [
+        (
+            Variant.of(row),
+            *(row[name].replace("_", " ") for name in ("benchmark", "task")),
+            row["eval_length"],
+            *(row[name] for name in numbers),
+        )
+        for row in sorted(contents.controls, key=lambda row: order.index(Variant.of(row)))
+    ]
+    return paragraph(about) + Table(heads, rows, duplicates(contents)).saved("controls")
 
 
 def _columns(rows: list[Row]) -> list[Column]:

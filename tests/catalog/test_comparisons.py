@@ -15,6 +15,8 @@ from scipy import stats
 
 from catalog.comparisons.samples import aggregation_of
 from catalog.queries import logical_digest
+from dashboards.contents import read_contents
+from dashboards.report import report_page
 from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.power import mean_power
 from tests.catalog.test_catalog import ask
@@ -179,6 +181,13 @@ def test_a_control_explains_what_a_method_gains_without_the_context(tmp_path):
         remains = bool(beyond.any()) and stats.ttest_1samp(beyond, 0).pvalue <= 0.05
         assert not remains or beyond.mean() > 0
         assert (explained[method, other] is not None) == (differs and not remains)
+
+    shown, rows = report_page(catalog, "s"), read_contents(catalog, "s").controls
+    assert len(rows) == len(cells)
+    for row in rows:
+        means = {name: float(values.mean()) for name, values in scores(row["method"]).items()}
+        assert (row["score"], row["no_context"], row["local_context"]) == tuple(means.values())
+        assert all(f'data-value="{mean!r}"' in shown for mean in means.values())
 
 
 def test_more_prompts_of_a_document_add_no_evidence(tmp_path):

@@ -137,6 +137,10 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
         "num_samples": len(cell.scores), "higher_is_better": cell.unit == "accuracy",
         "is_default": True, "ci_low": None, "ci_high": None,
     }  # fmt: skip
+    bare = [
+        {**score, "metric": name, "value": float(np.mean(own)), "is_default": False}
+        for name, own in cell.controls.items()
+    ]
     clusters = cell.clusters or [None] * len(cell.scores)
     samples = cell.samples or range(len(cell.scores))
     depths = cell.depths or [None] * len(cell.scores)
@@ -148,4 +152,4 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
             samples, cell.scores, clusters, depths, strict=True
         ))
     ]  # fmt: skip
-    return {"cell": [planned], "artifact": [artifact], "score": [score], "sample": asked}
+    return {"cell": [planned], "artifact": [artifact], "score": [score, *bare], "sample": asked}
