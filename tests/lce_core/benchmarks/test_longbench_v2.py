@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lce_core.benchmarks.longbench_v2 import extracted
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError
 from tests.support.cells import benchmark, request
@@ -53,20 +52,6 @@ def test_a_long_prompt_loses_its_middle_and_keeps_question_and_answer(tmp_path):
     assert 385 <= len(cut) + 32 <= 400
     np.testing.assert_array_equal(cut[:150], whole[:150])
     np.testing.assert_array_equal(cut[-150:], whole[-150:])
-
-
-@pytest.mark.parametrize(
-    ("response", "letter"),
-    [
-        ("The correct answer is (C)", "C"),
-        ("So: The correct answer is **(D)**, not (A).", "D"),
-        ("The correct answer is A. No: The correct answer is (B).", "B"),
-        ("The correct answer is (E)", None),
-        ("the correct answer is (A)", None),
-    ],
-)
-def test_the_authors_rule_extracts_the_letter(response, letter):
-    assert extracted(response) == letter
 
 
 @pytest.mark.parametrize("change", [{"answer": "E"}, {"length": "huge"}, {"question": 7}], ids=str)

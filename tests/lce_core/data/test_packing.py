@@ -375,14 +375,6 @@ class Marked(ToyLlama):
 LETTERS = Given(texts=tuple(zip("ababab", (letter * 16 for letter in "uvwxyz"), strict=True)))
 
 
-def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path):
-    # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
-    manifest = pack(LETTERS, tmp_path, num_rows=3)
-    assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]
-    assert manifest["drawn_documents"] == 4
-    assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
-
-
 def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "BLOCK_TOKENS", 16 * 8)
     pack(LETTERS, tmp_path, model=Marked(), num_rows=32)
