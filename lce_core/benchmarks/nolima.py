@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellData,
@@ -34,11 +33,11 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
-    blank_prompt,
     calls,
     encoded,
+    marking,
     read_rows,
     read_text,
 )
@@ -72,7 +71,7 @@ class Pair:
     """Names, at least two, of which each prompt draws one."""
 
 
-class NoLiMa(PromptBenchmark):
+class NoLiMa(Sampled):
     """Retrieval without literal matches: the score is the fraction of names found."""
 
     kind: ClassVar[Kind] = "reasoning"
@@ -81,9 +80,6 @@ class NoLiMa(PromptBenchmark):
         "fast": Profile("52 prompts per task, two at each depth", num_samples=52),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per task; None means 260 (clean), 52 (fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return ("onehop", "twohop")
@@ -259,15 +255,7 @@ EVIDENCE = (
         question="a",
     ),
     *(
-        calls(
-            NoLiMa.score_answer,
-            value,
-            origin,
-            parameters={},
-            task="onehop",
-            prompt=blank_prompt("Ada"),
-            answer=answer,
-        )
+        calls(NoLiMa.score_answer, value, origin, **marking("onehop", "Ada", answer))
         for answer, value, origin in (
             (" It was Ada.", 1.0, "the metric `contains` of the reference"),
             (" ada", 0.0, "upper and lower case differ in the reference"),

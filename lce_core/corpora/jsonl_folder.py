@@ -33,10 +33,8 @@ from lce_core.store.odd_files import open_file
 VERSION = 1
 SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
 
-_LINES = "sha256 of UTF-8"
-"""Name of the cached fact "sha256 of the file"; the file was also found to be UTF-8."""
-_TEXT = "sha256 of text"
-"""Name of the cached fact "sha256 of the text of a file", as `whole_text` returns it."""
+_LINES, _TEXT = "sha256 of UTF-8", "sha256 of text"
+"""Names of cached facts: the sha256 of a file that is UTF-8, and that of its `whole_text`."""
 
 
 class JsonlFolder(ListedDomains):
@@ -53,11 +51,7 @@ class JsonlFolder(ListedDomains):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over paths and contents of all files.
-
-        The sha256 of an unchanged file comes from a cache (`lce_core.store.file_facts`). Text that
-        is not UTF-8 raises DataError, so that a study fails before it computes anything.
-        """
+        """Refuse text that is not UTF-8, so that a study fails before it computes anything."""
         root = self._root(folders)
         digest = hashlib.sha256()
         for name in self._files(root):
@@ -94,7 +88,6 @@ class JsonlFolder(ListedDomains):
         return local_folder(self._location(folders), tuple(f"*{one}" for one in self.endings))
 
     def _files(self, root: Path) -> list[str]:
-        """Return the paths of all text files relative to `root`, with slashes, sorted."""
         found = [name for name in files_below(root)[0] if name.endswith(self.endings)]
         if not found:
             raise DataError(

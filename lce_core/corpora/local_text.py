@@ -26,7 +26,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from lce_core.corpora import Corpus, Document, Split
-from lce_core.corpora._files import decoded, split_of, unreadable
+from lce_core.corpora._files import split_of
+from lce_core.corpora._rows import decoded, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.registry import Source
@@ -144,8 +145,7 @@ EVIDENCE = (
 def docstrings(source: str, path: str) -> str:
     """Format each docstring of a module as a heading with the dotted name, followed by the text.
 
-    Returns:
-      The text; empty if the module has no docstrings or this Python cannot parse it.
+    The result is empty if the module has no docstrings or this Python cannot parse it.
     """
     with warnings.catch_warnings():
         # The warnings concern code of the standard library, which nobody here can change.

@@ -62,13 +62,9 @@ class Streamed(ListedDomains, StreamedCorpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the address of the hub data set, or the sha256 over the files of the folder.
-
-        An address contains the commit, so it identifies the text.
-        """
         place = self._location(folders)
         if is_address(place):
-            return str(place)
+            return str(place)  # it contains the commit
         digest = hashlib.sha256()
         for name in self._paths(place)[1]:
             try:

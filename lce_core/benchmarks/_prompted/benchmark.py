@@ -429,6 +429,14 @@ def mean_score(samples: Sequence[Sample]) -> Estimate:
     )
 
 
+class Sampled(PromptBenchmark):
+    """Base class of benchmarks with a parameter for the number of prompts."""
+
+    num_samples: int | None = Field(default=None, gt=0)
+    """Prompts per task; None means the number of the profile. Rows of a data set are evenly
+    spaced."""
+
+
 WORDINGS = ("single", "wording_1", "wording_2")
 _KEY_FRAMES = (("", ""), ("\n", "\n"), (" Key: ", " Key? "))
 

@@ -15,8 +15,7 @@ import pytest
 
 from flows.settings import make_execution
 from lce_core.benchmarks._prompted import cache
-from lce_core.benchmarks._prompted.cache import PromptCache
-from lce_core.benchmarks._prompted.files import read_prompts
+from lce_core.benchmarks._prompted.cache import PromptCache, read_prompts
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.prompts.reading import places_of, readable_sample
 from lce_core.prompts.rebuilding import rebuilt_cell
