@@ -135,34 +135,6 @@ def test_held_out_text_takes_the_place_of_essays():
     assert BYTES.decode(prompts_of(other, haystack="held_out")[0].ids) != text
 
 
-def test_token_prompts_ask_each_family_that_was_hidden():
-    rng = np.random.default_rng(4)
-    stream = Streams({"prose": rng.integers(256, size=3000).astype(np.uint32)})
-    for task, (keys, queries) in {
-        "niah_single_2": (1, 1),
-        "niah_multikey_2": (8, 1),
-        "niah_multiquery": (4, 4),
-    }.items():
-        request = request_for(task, 200, {}, tokenizer=BYTES, held_out=stream)
-        tiny = ruler(profile="tiny", num_samples=6)
-        prompts = tiny.prompts(request)
-        groups = [prompts[first : first + queries] for first in range(0, 6 * queries, queries)]
-        assert len(prompts) == 6 * queries
-        for group in groups:
-            assert len(group) == queries
-            assert len({prompt.ids[:-1].tobytes() for prompt in group}) == 1
-            for prompt in group:
-                assert len(prompt.ids) == 199
-                hidden = prompt.ids[:-1][prompt.ids[:-1] >= 256]
-                assert len(hidden) == keys
-                answer = BYTES.convert_tokens_to_ids(prompt.reference)
-                assert answer in hidden
-                assert (answer - 256) // 16 == prompt.ids[-1] - 384
-            assert len({int(prompt.ids[-1]) for prompt in group}) == queries
-        noise = "The grass is green" in BYTES.decode(groups[0][0].ids)
-        assert noise == (task == "niah_multikey_2")
-
-
 @given(
     task=st.sampled_from(TASKS),
     length=st.integers(1, 2600),
