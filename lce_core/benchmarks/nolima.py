@@ -41,7 +41,7 @@ from lce_core.benchmarks import (
     read_rows,
     read_text,
 )
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 
 DEPTHS: tuple[float, ...] = tuple(np.linspace(0, 100, 26).tolist())
 """Depths of the needle in per cent, as in the reference's configurations."""
@@ -95,9 +95,7 @@ class NoLiMa(Sampled):
         pairs = read_pairs(request.data_folders, request.task)
         files = [file for file in _DATA.files(request.data_folders) if file.suffix == ".txt"]
         if not files:
-            raise UnavailableError(
-                "data set 'nolima'", "no book", "haystack/rand_shuffle/*.txt", "get its files again"
-            )
+            raise _DATA.missing("book haystack/rand_shuffle/*.txt")
         books = [Book.of(file) for file in files]
         draws = self.draws(request)
         return [
@@ -189,9 +187,7 @@ def read_pairs(folders: Mapping[str, Path], task: str) -> list[Pair]:
     """Read all pairs of a needle and a question of type `task`, in the order of the file."""
     files = [file for file in _DATA.files(folders) if file.name == _NEEDLES]
     if not files:
-        raise UnavailableError(
-            "data set 'nolima'", "no needle set", f"needlesets/{_NEEDLES}", "get its files again"
-        )
+        raise _DATA.missing(f"needle set needlesets/{_NEEDLES}")
     pairs = []
     for row in read_rows(files[0], ("id", "needle", "questions", "tests", "character_set")):
         try:

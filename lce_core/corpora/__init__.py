@@ -93,7 +93,6 @@ class StreamedCorpus(Corpus):
     """
 
     def split(self, name: str) -> Split:
-        """Return the split of the document with this name."""
         raise NotImplementedError
 
     def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:

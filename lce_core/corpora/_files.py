@@ -28,6 +28,8 @@ class ListedDomains(Corpus):
     """JSON key or column that contains a document's text; "a.b" is the field b of the column a."""
     domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
     """All domains of the documents. A document of another domain raises an error."""
+    held_out_percent: float = Field(default=5.0, gt=0, lt=100)
+    """Percentage of documents (by a hash of their names) held out for evaluation."""
 
     @field_validator("domain_names")
     @classmethod
@@ -43,6 +45,9 @@ class ListedDomains(Corpus):
 
     def domains(self) -> tuple[str, ...]:
         return self.domain_names
+
+    def split(self, name: str) -> Split:
+        return split_of(name, self.held_out_percent)
 
     def notes(self, folders: Mapping[str, Path]) -> list[str]:
         """Return a sentence about the links of the folder that are not followed, if any."""

@@ -18,10 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
-
 from lce_core.corpora import Document, Split
-from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names, split_of
+from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names
 from lce_core.corpora._rows import check_utf8, unreadable, whole_text
 from lce_core.errors import DataError
 from lce_core.evidence import calls
@@ -44,11 +42,6 @@ class JsonlFolder(ListedDomains):
     """JSON key of a document's domain; lines without this key belong to the first domain."""
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".txt")
     """Endings of the files that are read. Each file that is not `.jsonl` is one document."""
-    held_out_percent: float = Field(default=5.0, gt=0, lt=100)
-    """Percentage of documents (by a hash of their names) held out for evaluation."""
-
-    def split(self, name: str) -> Split:
-        return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
         """Refuse text that is not UTF-8, so that a study fails before it computes anything."""

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
-from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names, split_of
+from lce_core.corpora import Block, Document, Place, StreamedCorpus
+from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names
 from lce_core.corpora._rows import ROW_FORMATS, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
@@ -57,9 +57,6 @@ class Streamed(ListedDomains, StreamedCorpus):
     """Percentage of documents (by a hash of their names) held out for evaluation."""
     num_documents: int | None = Field(default=None, ge=1)
     """Number of documents to read, from the start of the data set; None reads all."""
-
-    def split(self, name: str) -> Split:
-        return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
         place = self._location(folders)

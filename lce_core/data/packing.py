@@ -64,7 +64,6 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        """Memory-map the rows that `pack_rows` wrote to `folder`."""
         manifest = read_manifest(folder)
         shape = (manifest["num_rows"], manifest["row_length"])
         tokens = _map(folder / "rows.bin", np.dtype(manifest["dtype"]), shape)

@@ -41,7 +41,6 @@ class TokenShards(TokenPool):
 
     @classmethod
     def open(cls, folder: Path, split: Split) -> TokenShards:
-        """Read the list of documents and check the sizes of the shards."""
         manifest = read_manifest(folder)
         dtype = np.dtype(manifest["dtype"])
         names = [entry["domain"] for entry in manifest["domains"]]

@@ -423,7 +423,6 @@ def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[flo
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Return the mean score of samples with its 95 % confidence interval."""
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]
     )
