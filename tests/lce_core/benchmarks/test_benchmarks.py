@@ -105,7 +105,7 @@ def test_key_prompts_hold_their_keys_once_and_the_query_last(name, task, keys, q
         group = prompts[first : first + queries]
         assert len({prompt.ids[:-1].tobytes() for prompt in group}) == 1
         assert len({int(prompt.ids[-1]) for prompt in group}) == queries
-    noise = "The grass is green" in names.decode(prompts[0].ids)
+    noise = any("The grass is green" in names.decode(prompt.ids) for prompt in prompts)
     assert noise == (task == "niah_multikey_2")
     for prompt in prompts:
         assert len(prompt.ids) == 99
