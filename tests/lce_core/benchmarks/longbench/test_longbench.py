@@ -9,7 +9,6 @@ from transformers import PreTrainedTokenizerFast
 from lce_core.benchmarks import Benchmark, CellRequest, cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench._rows import data_set
 from lce_core.benchmarks.longbench._tasks import TASKS
-from lce_core.errors import DataError, UnavailableError
 from tests.support.byte_level import byte_level
 from tests.support.cells import TOY, benchmark, request
 from tests.support.data.fixture_data import fixture_folders
@@ -92,17 +91,3 @@ def test_rows_about_one_document_form_a_cluster(folder):
     assert result.scores[0].num_samples == 4
     spread = _benchmark(num_samples=2).rows(request)
     assert [row.given for row in spread] == [f"Which boat number {n} is it?" for n in (0, 2)]
-
-
-def test_absent_files_make_their_cells_unavailable_and_others_not(folder):
-    (folder / "trec.jsonl").unlink()
-    digest = _benchmark().digest("lcc", {"longbench": folder})
-    with pytest.raises(UnavailableError, match=r"got no trec\.jsonl.*longbench=FOLDER"):
-        _benchmark().evaluate(_request("trec", 200, folder))
-    assert _benchmark(num_samples=1).evaluate(_request("lcc", 200, folder)).samples
-    (folder / "lcc.jsonl").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match="got 0 rows"):
-        _benchmark().evaluate(_request("lcc", 200, folder))
-    assert _benchmark().digest("lcc", {"longbench": folder}) != digest
-    with pytest.raises(UnavailableError, match="'longbench': got no folder of this name"):
-        _benchmark().digest("multi_news", {})
