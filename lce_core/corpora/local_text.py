@@ -26,8 +26,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from lce_core.corpora import Corpus, Document, Split
-from lce_core.corpora._files import split_of
-from lce_core.corpora._rows import decoded, unreadable
+from lce_core.corpora._files import decoded, split_of, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.registry import Source
