@@ -80,6 +80,15 @@ class DataSet:
             )
         return found
 
+    def missing(self, what: str) -> UnavailableError:
+        """Build the error for a data set of which some files are here, but not `what`."""
+        return UnavailableError(
+            f"data set {self.name!r}",
+            f"no {what}",
+            "all files of the data set",
+            f"get the missing files from {self.origin}",
+        )
+
     def _fetched(self, address: RowsAddress) -> list[Path]:
         if not self.tables:
             raise UnavailableError(

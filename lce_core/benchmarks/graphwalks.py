@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
@@ -24,12 +23,12 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
-    blank_prompt,
     calls,
     encode,
     encoded,
+    marking,
 )
 from lce_core.errors import SpecError
 
@@ -53,7 +52,7 @@ _LIST = re.compile(r"Final Answer: ?\[([^\]\n]*)\]")
 Edge = tuple[str, str]
 
 
-class GraphWalks(PromptBenchmark):
+class GraphWalks(Sampled):
     """Set F1 of the nodes that an operation on a graph results in."""
 
     kind: ClassVar[Kind] = "reasoning"
@@ -62,9 +61,6 @@ class GraphWalks(PromptBenchmark):
         "fast": Profile("20 graphs per task", num_samples=20),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per task; None means 100 (clean), 20 (fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return ("bfs", "parents")
@@ -199,11 +195,7 @@ EVIDENCE = (
             GraphWalks.score_answer,
             score,
             origin,
-            tolerance=1e-12,
-            parameters={},
-            task="bfs",
-            prompt=blank_prompt("Final Answer: [a, b, d, e]"),
-            answer=answer,
+            **marking("bfs", "Final Answer: [a, b, d, e]", answer),
         )
         for answer, score, origin in (
             ("so\nFinal Answer: [b, a, c]", 4 / 7, "precision 2/3, recall 1/2, by hand"),

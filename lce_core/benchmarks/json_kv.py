@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
@@ -24,12 +23,12 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
-    blank_prompt,
     calls,
     encode,
     encoded,
+    marking,
 )
 
 INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
@@ -45,7 +44,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 Pair = tuple[str, str]
 
 
-class JsonKv(PromptBenchmark):
+class JsonKv(Sampled):
     """Fraction of keys for which the answer contains the value."""
 
     profiles: ClassVar[Mapping[ProfileName, Profile]] = {
@@ -58,9 +57,6 @@ class JsonKv(PromptBenchmark):
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per cell; None means 96 (clean), 24 (fast), 60 (tiny)."""
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
         asked, depth = _pair(rng), _depth(index)
@@ -151,15 +147,7 @@ EVIDENCE = (
         key="k2",
     ),
     *(
-        calls(
-            JsonKv.score_answer,
-            score,
-            origin,
-            parameters={},
-            task="single",
-            prompt=blank_prompt("9f4a-77b0"),
-            answer=answer,
-        )
+        calls(JsonKv.score_answer, score, origin, **marking("single", "9f4a-77b0", answer))
         for answer, score, origin in (
             (' "9F4A-77B0".', 1.0, "HELMET's normalize_answer by hand: case and punctuation"),
             (" 9f4a77b0 and more", 1.0, "HELMET's normalize_answer by hand: text around"),

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
@@ -26,13 +25,13 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
     Table,
-    blank_prompt,
     calls,
     cut_middle_to_fit,
     encode,
+    marking,
     read_rows,
     spread,
     token_ids,
@@ -49,16 +48,8 @@ NEW_TOKENS = 32
 BEGUN = "The correct answer is"
 _MIN_PROMPT = 128
 """Fewest tokens of a prompt; fewer could not hold the question."""
-_COLUMNS = (
-    "length",
-    "context",
-    "question",
-    "choice_A",
-    "choice_B",
-    "choice_C",
-    "choice_D",
-    "answer",
-)
+_CHOICES = tuple(f"choice_{letter}" for letter in "ABCD")
+_COLUMNS = ("length", "context", "question", *_CHOICES, "answer")
 _DATA = DataSet(
     "longbench_v2",
     ("data.json",),
@@ -67,7 +58,7 @@ _DATA = DataSet(
 )
 
 
-class LongBenchV2(PromptBenchmark):
+class LongBenchV2(Sampled):
     """Multiple-choice questions about documents: the score is the fraction of right letters."""
 
     kind: ClassVar[Kind] = "understanding"
@@ -79,9 +70,6 @@ class LongBenchV2(PromptBenchmark):
         "fast": Profile("50 questions per task, evenly spaced", num_samples=50),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Questions per task; None means all (clean), 50 (fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NUM_QUESTIONS)
@@ -186,15 +174,7 @@ SOURCE = Source(
     " decoded apart, so that characters at the seam may differ",
 )
 EVIDENCE = tuple(
-    calls(
-        LongBenchV2.score_answer,
-        score,
-        origin,
-        parameters={},
-        task="short",
-        prompt=blank_prompt("(B)"),
-        answer=answer,
-    )
+    calls(LongBenchV2.score_answer, score, origin, **marking("short", "(B)", answer))
     for answer, score, origin in (
         (" (B).", 1.0, "extract_answer by hand: a letter in brackets"),
         (" **B**", 1.0, "extract_answer by hand: without asterisks and brackets"),

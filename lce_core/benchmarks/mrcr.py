@@ -23,7 +23,6 @@ from difflib import SequenceMatcher
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellData,
@@ -34,7 +33,7 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
     Table,
     calls,
@@ -63,7 +62,7 @@ _MAX_CHARACTERS_PER_TOKEN = 8
 _COLUMNS = ("prompt", "answer", "random_string_to_prepend", "n_needles", "desired_msg_index")
 
 
-class Mrcr(PromptBenchmark):
+class Mrcr(Sampled):
     """Texts repeated by their order: the score is the similarity of answer and text."""
 
     seeded: ClassVar[bool] = False
@@ -75,10 +74,6 @@ class Mrcr(PromptBenchmark):
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
     has_messages: ClassVar[bool] = True
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Conversations per length, evenly spaced over those that fit; None means 100 (clean), 20
-    (fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEEDLES)

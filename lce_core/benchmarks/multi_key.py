@@ -22,21 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from lce_core.benchmarks import (
-    DATA_SETS,
     DEFAULT_SPAN,
     MIN_TEXT,
     CellRequest,
     CellResult,
-    DataSet,
     Examples,
     KeyTask,
+    OverText,
     Profile,
     ProfileName,
     Prompt,
@@ -45,7 +44,6 @@ from lce_core.benchmarks import (
     Score,
     Source,
     TokenIds,
-    blank_prompt,
     calls,
     encode,
     generator,
@@ -53,6 +51,7 @@ from lce_core.benchmarks import (
     key_ids,
     keys_of,
     margin_score,
+    marking,
     passed_share,
     read_documents,
     score,
@@ -88,7 +87,7 @@ class Fact:
     absent: tuple[str, ...]
 
 
-class MultiKey(PromptBenchmark):
+class MultiKey(OverText, PromptBenchmark):
     """Retrieval of several keys from one text: `accuracy` is the fraction of right answers."""
 
     profiles: ClassVar[Mapping[ProfileName, Profile]] = {
@@ -101,15 +100,10 @@ class MultiKey(PromptBenchmark):
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
     drawn_as: ClassVar[str] = "multi_key"
     """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
 
-    domains: tuple[str, ...] = ("code", "prose")
-    """Domains of the study's corpus, one task each."""
-    data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
-    """Data sets, one task each, with folders named in `data_folders`."""
     num_contexts: int | None = Field(default=None, gt=0)
     """Contexts per cell; None means 20 (clean), 8 (fast), 10 (tiny)."""
     num_keys: int = Field(default=6, gt=0, le=len(NAMES))
@@ -119,15 +113,6 @@ class MultiKey(PromptBenchmark):
     nll_beyond: int | None = Field(default=None, gt=0)
     """First position in tokens that the metric `nll_beyond` includes, such as the base model's
     trained context. None omits the metric."""
-
-    def tasks(self) -> tuple[str, ...]:
-        return self.domains + self.data_sets
-
-    def held_out_domain(self, task: str) -> str | None:
-        return task if task in self.domains else None
-
-    def reads(self, task: str) -> tuple[DataSet, ...]:
-        return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def reads_held_out(self, task: str) -> bool:
         return task not in self.data_sets
@@ -375,15 +360,7 @@ EVIDENCE = (
         prompt_tokens=16_384,
     ),
     *(
-        calls(
-            MultiKey.score_answer,
-            expected,
-            origin,
-            parameters={},
-            task="code",
-            prompt=blank_prompt("48213"),
-            answer=answer,
-        )
+        calls(MultiKey.score_answer, expected, origin, **marking("code", "48213", answer))
         for answer, expected, origin in (
             (" 48213.", 1.0, "the first integer is the key"),
             (" 4821", 0.0, "a part of the key"),

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellData,
@@ -34,15 +33,15 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
-    blank_prompt,
     calls,
     encoded,
+    marking,
     read_rows,
     read_text,
 )
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 
 DEPTHS: tuple[float, ...] = tuple(np.linspace(0, 100, 26).tolist())
 """Depths of the needle in per cent, as in the reference's configurations."""
@@ -72,7 +71,7 @@ class Pair:
     """Names, at least two, of which each prompt draws one."""
 
 
-class NoLiMa(PromptBenchmark):
+class NoLiMa(Sampled):
     """Retrieval without literal matches: the score is the fraction of names found."""
 
     kind: ClassVar[Kind] = "reasoning"
@@ -81,9 +80,6 @@ class NoLiMa(PromptBenchmark):
         "fast": Profile("52 prompts per task, two at each depth", num_samples=52),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per task; None means 260 (clean), 52 (fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return ("onehop", "twohop")
@@ -99,9 +95,7 @@ class NoLiMa(PromptBenchmark):
         pairs = read_pairs(request.data_folders, request.task)
         files = [file for file in _DATA.files(request.data_folders) if file.suffix == ".txt"]
         if not files:
-            raise UnavailableError(
-                "data set 'nolima'", "no book", "haystack/rand_shuffle/*.txt", "get its files again"
-            )
+            raise _DATA.missing("book haystack/rand_shuffle/*.txt")
         books = [Book.of(file) for file in files]
         draws = self.draws(request)
         return [
@@ -193,9 +187,7 @@ def read_pairs(folders: Mapping[str, Path], task: str) -> list[Pair]:
     """Read all pairs of a needle and a question of type `task`, in the order of the file."""
     files = [file for file in _DATA.files(folders) if file.name == _NEEDLES]
     if not files:
-        raise UnavailableError(
-            "data set 'nolima'", "no needle set", f"needlesets/{_NEEDLES}", "get its files again"
-        )
+        raise _DATA.missing(f"needle set needlesets/{_NEEDLES}")
     pairs = []
     for row in read_rows(files[0], ("id", "needle", "questions", "tests", "character_set")):
         try:
@@ -259,15 +251,7 @@ EVIDENCE = (
         question="a",
     ),
     *(
-        calls(
-            NoLiMa.score_answer,
-            value,
-            origin,
-            parameters={},
-            task="onehop",
-            prompt=blank_prompt("Ada"),
-            answer=answer,
-        )
+        calls(NoLiMa.score_answer, value, origin, **marking("onehop", "Ada", answer))
         for answer, value, origin in (
             (" It was Ada.", 1.0, "the metric `contains` of the reference"),
             (" ada", 0.0, "upper and lower case differ in the reference"),

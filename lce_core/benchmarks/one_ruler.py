@@ -26,7 +26,6 @@ from random import Random
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
@@ -35,8 +34,8 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
     Sample,
+    Sampled,
     Score,
     Source,
     Stream,
@@ -91,7 +90,7 @@ TASKS = {
 }
 
 
-class OneRuler(PromptBenchmark):
+class OneRuler(Sampled):
     """Numbers found in a text, or correctly reported as absent: the fraction of right answers."""
 
     profiles: ClassVar[Mapping[ProfileName, Profile]] = {
@@ -101,8 +100,6 @@ class OneRuler(PromptBenchmark):
     answer_tokens: ClassVar[int] = NEW_TOKENS
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (BOOK,)
 
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per task; None means 50 (clean), 10 (fast)."""
     haystack: Literal["held_out", "book"] = "held_out"
     """Text around the needles: random excerpts of held-out text, or the start of ONERULER's English
     book."""

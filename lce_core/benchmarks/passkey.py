@@ -25,10 +25,10 @@ from lce_core.benchmarks import (
     Prompt,
     Source,
     Worded,
-    blank_prompt,
     calls,
     encode,
     encoded,
+    marking,
     strata,
     too_long,
 )
@@ -202,15 +202,7 @@ EVIDENCE = (
         for num_garbage, tokens in ((0, 71), (3750, 1073), (240_000, 64_071))
     ),
     *(
-        calls(
-            Passkey.score_answer,
-            score,
-            origin,
-            parameters={},
-            task="single",
-            prompt=blank_prompt("4711"),
-            answer=answer,
-        )
+        calls(Passkey.score_answer, score, origin, **marking("single", "4711", answer))
         for answer, score, origin in (
             (" 4711. Remember it. 12", 1.0, "the first integer is the key"),
             (" 12. Remember it. 4711", 0.0, "the first integer is another"),

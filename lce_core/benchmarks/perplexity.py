@@ -118,7 +118,14 @@ class Perplexity(TextBenchmark):
         stream, documents = self.stream(request)
         windows = cut_windows(stream, length, stride, drop_last=faithful)
         if self.begin:
-            windows = replace(windows, before=_begin_token(request))
+            if request.tokenizer.bos_token_id is None:
+                raise UnavailableError(
+                    "perplexity.begin",
+                    "a tokenizer without a beginning-of-text token",
+                    "such a token before each window",
+                    "remove `begin`",
+                )
+            windows = replace(windows, before=request.tokenizer.bos_token_id)
         means, last_means, right = (np.empty(len(windows)) for _ in range(3))
         predicted = length if faithful else length - 1
         scored = np.full(len(windows), last)
@@ -154,18 +161,6 @@ class Perplexity(TextBenchmark):
 
     def _stride(self, eval_length: int) -> int:
         return int(self.setting("stride") or eval_length)
-
-
-def _begin_token(request: CellRequest) -> int:
-    token: int | None = request.tokenizer.bos_token_id
-    if token is None:
-        raise UnavailableError(
-            "perplexity.begin",
-            "a tokenizer without a beginning-of-text token",
-            "such a token before each window",
-            "remove `begin`",
-        )
-    return token
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:

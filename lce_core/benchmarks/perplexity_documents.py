@@ -255,12 +255,8 @@ def cut_documents(
 ) -> list[Cut]:
     """Return the windows of all documents, in order. A document's last window may be shorter.
 
-    Args:
-      sizes: number of tokens of each document, without special tokens.
-      length: number of tokens of a window, including a special token at its start.
-      stride: tokens from one window's start to the next, reduced to the text of a window.
-      before: True if each window begins with a special token.
-      truncate: True returns only the first window of each document that fills it.
+    `sizes` exclude special tokens; `length` includes the one with which windows begin if `before`.
+    `truncate` returns only the first window of each document that fills it.
     """
     room = length - before
     cuts, offset = [], 0

@@ -41,10 +41,8 @@ class Corpus(Plugin):
         """Return a string that identifies the text; the ids of steps that read the text include it.
 
         It is the sha256 over names and contents of all files, or the address of a hub commit.
-
-        Args:
-          folders: local folder or hub address of each data set, by name
-            (`Execution.data_folders`).
+        `folders` has the local folder or hub address of each data set by name
+        (`Execution.data_folders`).
 
         Raises:
           UnavailableError: if the data is neither on this machine nor on a reachable hub; the
@@ -95,22 +93,13 @@ class StreamedCorpus(Corpus):
     """
 
     def split(self, name: str) -> Split:
-        """Return the split of the document with this name."""
         raise NotImplementedError
 
     def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:
         """Yield the documents of both splits in blocks, from `start` on.
 
         Block boundaries depend on the source alone, so a resumed reader yields the same blocks.
-
-        Args:
-          folders: local folder or hub address of each data set, by name
-            (`Execution.data_folders`).
-          start: `Place()` for the first document, or the `end` of an earlier block.
-
-        Raises:
-          UnavailableError: if the data is neither on this machine nor on a reachable hub.
-          DataError: if a file or document cannot be used, or no file matches.
+        `start` is `Place()` or the `end` of an earlier block. Errors are those of `digest`.
         """
         raise NotImplementedError
 

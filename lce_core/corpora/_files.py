@@ -30,6 +30,8 @@ class ListedDomains(Corpus):
     """JSON key or column that contains a document's text; "a.b" is the field b of the column a."""
     domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
     """All domains of the documents. A document of another domain raises an error."""
+    held_out_percent: float = Field(default=5.0, gt=0, lt=100)
+    """Percentage of documents (by a hash of their names) held out for evaluation."""
 
     @field_validator("domain_names")
     @classmethod
@@ -46,6 +48,9 @@ class ListedDomains(Corpus):
     def domains(self) -> tuple[str, ...]:
         return self.domain_names
 
+    def split(self, name: str) -> Split:
+        return split_of(name, self.held_out_percent)
+
     def notes(self, folders: Mapping[str, Path]) -> list[str]:
         """Return a sentence about the links of the folder that are not followed, if any."""
         place = folders.get(self.folder)
@@ -59,12 +64,7 @@ class ListedDomains(Corpus):
         ] * bool(links)
 
     def _location(self, folders: Mapping[str, Path]) -> Path:
-        """Return what `data_folders` gives for this folder: a path, or a hub data set's address.
-
-        Raises:
-          UnavailableError: if `data_folders` lacks the name `folder`, or gives a path that is no
-            folder.
-        """
+        """Return what `data_folders` gives for this folder: a path, or a hub data set's address."""
         place = folders.get(self.folder)
         if place is None or not (is_address(place) or place.is_dir()):
             raise UnavailableError(
@@ -83,16 +83,10 @@ class ListedDomains(Corpus):
     def _read(
         self, file: str, domain_field: str | None, default: str | None, skipped: int = 0
     ) -> Iterator[tuple[int, str, str]]:
-        """Yield number, domain and text of each row of a file.
+        """Yield number, domain and text of each row of a file, without the first `skipped` rows.
 
-        Args:
-          file: path, or URL on the hub.
-          domain_field: column of the domain; None if all documents belong to the first domain.
-          default: domain of rows without this column; None if such a row is an error.
-          skipped: number of rows to leave out at the start.
-
-        Raises:
-          DataError: if the file or a row cannot be used.
+        If `domain_field` is None, all documents belong to the first domain. `default` is the domain
+        of rows without that column; if it is None, such a row is an error.
         """
         fields = [self.text_field, *([] if domain_field is None else [domain_field])]
         for number, values in rows(file, fields, skipped):
@@ -150,10 +144,7 @@ def files_below(root: Path) -> tuple[list[str], list[str]]:
 
     Paths are relative to `root`, with slashes. A link to a folder is followed unless this folder is
     read under another path. Links are followed after all other folders, so that a link changes no
-    name of a file outside of it.
-
-    Raises:
-      DataError: if a folder cannot be read, or a link leads to a folder that contains it.
+    name of a file outside of it. A link to a folder that contains it is an error.
     """
     files: list[str] = []
     links: list[str] = []
@@ -197,7 +188,7 @@ def _no_loop(root: Path, link: str) -> str:
 
 
 def require_utf8_names(root: Path, names: list[str]) -> None:
-    """Raise DataError if a file's name is not UTF-8: names of documents are stored as UTF-8."""
+    # Names of documents are stored as UTF-8.
     for name in names:
         if not is_utf8(name):
             raise DataError(

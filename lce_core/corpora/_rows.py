@@ -59,15 +59,9 @@ class Row(NamedTuple):
 def rows(file: str, fields: Sequence[str], skipped: int = 0) -> Iterator[Row]:
     """Yield the rows of a file that ends in one of `ROW_FORMATS`; blank lines are not rows.
 
-    Args:
-      file: path, or hf:// URL of a file on the hub.
-      fields: columns or JSON keys; "a.b" is the field b of a, unless there is a column "a.b".
-      skipped: number of rows to leave out at the start.
-
-    Raises:
-      DataError: if the file cannot be read in the format that its name states, is not UTF-8, has no
-        such column, or has a line of more than `MAX_DOCUMENT_BYTES`.
-      ConnectionError: if the connection to the hub broke.
+    `file` is a path or an hf:// URL; a field "a.b" is the field b of a, unless there is a column
+    "a.b"; `skipped` rows are left out at the start. Raises ConnectionError if the connection to the
+    hub broke.
     """
     with _readable(file), _opened(file) as stream:
         if file.endswith(".parquet"):
@@ -77,11 +71,7 @@ def rows(file: str, fields: Sequence[str], skipped: int = 0) -> Iterator[Row]:
 
 
 def whole_text(file: Path) -> str:
-    r"""Return the text of a file, with `\r\n` converted to `\n`.
-
-    Raises:
-      DataError: if the file cannot be read, is not UTF-8 or has more than `MAX_DOCUMENT_BYTES`.
-    """
+    r"""Return the text of a file of at most `MAX_DOCUMENT_BYTES`, `\r\n` converted to `\n`."""
     with _readable(str(file)), open_file(file) as stream:
         data = stream.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
@@ -90,11 +80,7 @@ def whole_text(file: Path) -> str:
 
 
 def check_utf8(file: Path, stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the blocks of a file.
-
-    Raises:
-      DataError: if the file is not UTF-8; the message has the position of the first such byte.
-    """
+    """Yield the blocks of a file; raise DataError at the first byte that is not UTF-8."""
     decoder, read = codecs.getincrementaldecoder("utf-8")(), 0
     while True:
         block = stream.read(1 << 20)
@@ -110,12 +96,7 @@ def check_utf8(file: Path, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def decoded(data: bytes, file: str | Path, offset: int = 0) -> str:
-    """Decode UTF-8 bytes that start at byte `offset` of a file.
-
-    Raises:
-      DataError: if the bytes are not UTF-8; the message has the position of the first such byte in
-        the file.
-    """
+    """Decode UTF-8 bytes that start at byte `offset` of a file."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -226,11 +207,7 @@ def _parquet_rows(
 
 
 def _column_parts(schema: pa.Schema, field: str, file: str) -> list[str]:
-    """Return the names that lead to a field: one of a column, several of a nested column.
-
-    Raises:
-      DataError: if the file has no such column.
-    """
+    """Return the names that lead to a field: one of a column, several of a nested column."""
     if field in schema.names:
         return [field]
     parts = field.split(".")

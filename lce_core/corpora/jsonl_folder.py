@@ -18,10 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
-
 from lce_core.corpora import Document, Split
-from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names, split_of
+from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names
 from lce_core.corpora._rows import check_utf8, unreadable, whole_text
 from lce_core.errors import DataError
 from lce_core.evidence import calls
@@ -33,10 +31,8 @@ from lce_core.store.odd_files import open_file
 VERSION = 1
 SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
 
-_LINES = "sha256 of UTF-8"
-"""Name of the cached fact "sha256 of the file"; the file was also found to be UTF-8."""
-_TEXT = "sha256 of text"
-"""Name of the cached fact "sha256 of the text of a file", as `whole_text` returns it."""
+_LINES, _TEXT = "sha256 of UTF-8", "sha256 of text"
+"""Names of cached facts: the sha256 of a file that is UTF-8, and that of its `whole_text`."""
 
 
 class JsonlFolder(ListedDomains):
@@ -46,18 +42,9 @@ class JsonlFolder(ListedDomains):
     """JSON key of a document's domain; lines without this key belong to the first domain."""
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".txt")
     """Endings of the files that are read. Each file that is not `.jsonl` is one document."""
-    held_out_percent: float = Field(default=5.0, gt=0, lt=100)
-    """Percentage of documents (by a hash of their names) held out for evaluation."""
-
-    def split(self, name: str) -> Split:
-        return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over paths and contents of all files.
-
-        The sha256 of an unchanged file comes from a cache (`lce_core.store.file_facts`). Text that
-        is not UTF-8 raises DataError, so that a study fails before it computes anything.
-        """
+        """Refuse text that is not UTF-8, so that a study fails before it computes anything."""
         root = self._root(folders)
         digest = hashlib.sha256()
         for name in self._files(root):
@@ -94,7 +81,6 @@ class JsonlFolder(ListedDomains):
         return local_folder(self._location(folders), tuple(f"*{one}" for one in self.endings))
 
     def _files(self, root: Path) -> list[str]:
-        """Return the paths of all text files relative to `root`, with slashes, sorted."""
         found = [name for name in files_below(root)[0] if name.endswith(self.endings)]
         if not found:
             raise DataError(

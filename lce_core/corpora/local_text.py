@@ -144,8 +144,7 @@ EVIDENCE = (
 def docstrings(source: str, path: str) -> str:
     """Format each docstring of a module as a heading with the dotted name, followed by the text.
 
-    Returns:
-      The text; empty if the module has no docstrings or this Python cannot parse it.
+    The result is empty if the module has no docstrings or this Python cannot parse it.
     """
     with warnings.catch_warnings():
         # The warnings concern code of the standard library, which nobody here can change.

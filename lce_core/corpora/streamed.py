@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
-from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names, split_of
+from lce_core.corpora import Block, Document, Place, StreamedCorpus
+from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names
 from lce_core.corpora._rows import ROW_FORMATS, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
@@ -58,17 +58,10 @@ class Streamed(ListedDomains, StreamedCorpus):
     num_documents: int | None = Field(default=None, ge=1)
     """Number of documents to read, from the start of the data set; None reads all."""
 
-    def split(self, name: str) -> Split:
-        return split_of(name, self.held_out_percent)
-
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the address of the hub data set, or the sha256 over the files of the folder.
-
-        An address contains the commit, so it identifies the text.
-        """
         place = self._location(folders)
         if is_address(place):
-            return str(place)
+            return str(place)  # it contains the commit
         digest = hashlib.sha256()
         for name in self._paths(place)[1]:
             try:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.pool import listings, token_pool
+from lce_core.data.token_shards import listings, token_pool
 from lce_core.data.tokenised import separator_of, token_dtype
 from lce_core.errors import DataError
 from lce_core.progress import Report

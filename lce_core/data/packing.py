@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from lce_core.corpora import Corpus
 from lce_core.data.best_fit import Pieces, fit_pieces
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.pool import listings, token_pool
 from lce_core.data.sampling import Draw, draw_documents
+from lce_core.data.token_shards import listings, token_pool
 from lce_core.data.tokenised import TokenArray, TokenPool, separator_of, token_dtype
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
@@ -64,7 +64,6 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        """Memory-map the rows that `pack_rows` wrote to `folder`."""
         manifest = read_manifest(folder)
         shape = (manifest["num_rows"], manifest["row_length"])
         tokens = _map(folder / "rows.bin", np.dtype(manifest["dtype"]), shape)
@@ -130,15 +129,9 @@ def pack_rows(
 
     Best-fit packing leaves out as many of the drawn tokens as it pads.
 
-    The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`.
-
-    Args:
-      num_rows: number of rows; a corpus with too little text is used several times.
-      report: called with {"stage", "documents", "tokens", "tokens_per_second"} while text is
-        tokenised, then with {"stage", "done", "total", "tokens_per_second"}, where "done" and
-        "total" count rows.
-      shards: folder of the corpus's token shards, from which tokens are read; None tokenises the
-        text.
+    The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`. A
+    corpus with too little text is used several times. `shards` is the folder of its token shards;
+    None tokenises the text.
     """
     if row_length < 2 or num_rows < 1:
         raise SpecError(

@@ -56,12 +56,8 @@ def draw_documents(
 ) -> Draw:
     """Draw documents with `budget` tokens, in the shares of `upsampling` to the token.
 
-    Args:
-      domains: index into `names` for each document (documents,).
-      lengths: tokens of each document (documents,), separators included.
-
-    Raises:
-      DataError: if the corpus has no text, or none for one of the shares.
+    `domains` has the index into `names` of each document (documents,), `lengths` its tokens with
+    separators (documents,).
     """
     total = int(lengths.sum())
     if total == 0:

@@ -128,7 +128,6 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 
 
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
-    """Check that a segment's files have the sizes that its segment.json states."""
     if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
         got = f"{sum(facts['bytes'].values())} bytes for {facts['tokens']} tokens of {dtype.name}"
         raise damaged(folder, got)

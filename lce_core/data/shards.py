@@ -56,12 +56,9 @@ def write_shards(
     workers: int,
     report: Report,
 ) -> dict[str, Any]:
-    """Tokenise both splits of a corpus into `out`.
+    """Tokenise both splits of a corpus into `out`, in `workers` threads.
 
-    Args:
-      progress: folder of the complete segments, from which an interrupted run continues.
-      workers: number of tokenising threads; it does not affect the output.
-      report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each block.
+    `progress` is the folder of the complete segments, from which an interrupted run continues.
     """
     dtype = token_dtype(len(tokenizer))
     progress.mkdir(parents=True, exist_ok=True)

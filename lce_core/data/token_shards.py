@@ -1,25 +1,33 @@
-"""Read token shards: document lengths and domains in memory, tokens as memory maps.
+"""Open the documents of a split as token ids: read token shards, or tokenise the text.
 
-The index in memory takes about 50 bytes per document. Documents of the training split whose text
+Document lengths and domains of token shards are in memory (about 50 bytes per document), tokens are
+memory maps. Documents of the training split whose text
 equals that of a held-out document have length 0, as if they belonged to the other split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lce_core.corpora import Split
+from lce_core.corpora import Corpus, Document, Split
 from lce_core.data.manifest import read_manifest
 from lce_core.data.segments import INDEX, check_sizes, damaged, segment_name
-from lce_core.data.tokenised import TokenArray, TokenPool
+from lce_core.data.tokenised import TokenArray, TokenPool, hash_key, tokenise
+from lce_core.progress import Report
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+LISTING = "documents.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +41,6 @@ class TokenShards(TokenPool):
 
     @classmethod
     def open(cls, folder: Path, split: Split) -> TokenShards:
-        """Read the list of documents and check the sizes of the shards."""
         manifest = read_manifest(folder)
         dtype = np.dtype(manifest["dtype"])
         names = [entry["domain"] for entry in manifest["domains"]]
@@ -103,3 +110,63 @@ def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[n
         members = np.flatnonzero(domains == domain)
         starts[members] = np.cumsum(lengths[members]) - lengths[members]
     return starts
+
+
+@contextmanager
+def token_pool(
+    corpus: Corpus,
+    split: Split,
+    tokenizer: PreTrainedTokenizerBase,
+    vocabulary: int,
+    folders: Mapping[str, Path],
+    shards: Path | None,
+    out: Path,
+    report: Report,
+) -> Iterator[TokenPool]:
+    """Yield the documents of a split as token ids; they can be read until the `with` block ends.
+
+    `shards` is the output of `write_shards` for the corpus. None tokenises the split into a
+    temporary file in `out` and lists its documents there.
+    """
+    if shards is not None:
+        yield TokenShards.open(shards, split)
+        return
+    scratch, copies = out / "tokens.scratch", Copies()
+    documents = corpus.documents(split, folders)
+    if split == "train" and corpus.leaves_out_copies:
+        documents = copies.emptied(documents, corpus.documents("held_out", folders))
+    try:
+        pool = tokenise(
+            documents,
+            corpus.domains(),
+            tokenizer,
+            vocabulary=vocabulary,
+            tokens_file=scratch,
+            index_file=out / LISTING,
+            report=report,
+        )
+        yield replace(pool, num_copies=copies.count)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+class Copies:
+    """Training documents whose text equals that of a held-out document."""
+
+    count = 0
+
+    def emptied(
+        self, training: Iterable[Document], held_out: Iterable[Document]
+    ) -> Iterator[Document]:
+        """Yield the training documents, copies without their text; increase `count` by copies."""
+        texts = {hash_key(document.text) for document in held_out if document.text}
+        for document in training:
+            if hash_key(document.text) in texts:
+                self.count += 1
+                document = replace(document, text="")
+            yield document
+
+
+def listings(out: Path) -> tuple[str, ...]:
+    """Return the names of the Parquet files in `out` that list documents."""
+    return (*((LISTING,) if (out / LISTING).is_file() else ()), "order.parquet")

@@ -97,13 +97,8 @@ def tokenise(
 ) -> TokenisedDocuments:
     """Tokenise documents into `tokens_file` and list them in `index_file` (Parquet).
 
-    Each document starts with the token that `separator_of` returns, if any.
-
-    Args:
-      vocabulary: number of ids; every id is smaller.
-      tokens_file: output file of all ids with dtype `token_dtype(vocabulary)`.
-      index_file: output file of name, domain and number of tokens of each document.
-      report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each batch.
+    Each document starts with the token that `separator_of` returns, if any. An id that is not below
+    `vocabulary` is an error. `report` is called after each batch.
     """
     dtype = token_dtype(vocabulary)
     columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]] = []

@@ -18,7 +18,7 @@ which is cut back to the common prefix. Only prompts with equal frequencies shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -50,12 +50,6 @@ class _Settings:
     batch_tokens: int
     chunk: int
     share_prefixes: bool
-
-
-_Decoder = Callable[
-    ["ExtendedModel", Sequence[TokenIds], Sequence[int], _Settings],
-    Iterator[tuple[int, TokenIds]],
-]
 
 
 def generate(
@@ -102,20 +96,12 @@ def generate(
     answers: dict[int, TokenIds] = {}
     for group in same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
-        decode = _decoder(model, texts, group, settings)
+        share = share_prefixes and not model.coarse and pays([texts[index] for index in group])
+        decode = _one_by_one if model.coarse else _sharing if share else _in_batches
         for index, answer in decode(model, texts, group, settings):
             answers[index] = answer
             report(len(answers), len(texts))
     return [answers[index] for index in range(len(texts))]
-
-
-def _decoder(
-    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
-) -> _Decoder:
-    if model.coarse:
-        return _one_by_one
-    share = settings.share_prefixes and pays([texts[index] for index in group])
-    return _sharing if share else _in_batches
 
 
 def _one_by_one(

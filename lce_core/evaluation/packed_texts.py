@@ -33,13 +33,9 @@ PACKED = 512
 class PackedTexts:
     """Texts with common prefixes, processed side by side in one key-value cache.
 
-    Args:
-      model: an extended model whose `packs` is True, after `begin_request`.
-      cache: keys and values of the first `held` tokens of the first text; extended in place.
-      held: number of cached tokens, less than the length of the first text.
-      chunk: maximum tokens per forward pass.
-      tails: number of last tokens of each text whose hidden states `tail_states` returns; None
-        means one for every text.
+    `model` has `packs` and a begun request. `cache` has the keys and values of the first `held`
+    tokens of the first text, but not all of them, and is extended in place. `tails` are the numbers
+    of last tokens whose hidden states `tail_states` returns; None means one for every text.
     """
 
     def __init__(
@@ -152,8 +148,7 @@ def _who_sees_what(
 ) -> tuple[NDArray[np.bool_], list[int]]:
     """Return which text (row) sees which key (column), and where each text's own keys start.
 
-    Args:
-      shared: number of tokens that each text shares with the previous text.
+    `shared` has the number of tokens that each text shares with the previous text.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     seen = np.zeros((len(shared), starts[-1]), dtype=np.bool_)

@@ -66,12 +66,9 @@ def ask(
 ) -> Answered:
     """Answer each question after the context, which is processed only once.
 
-    Args:
-      num_tokens: request length in tokens. The context, any question, and its answer or any of its
-        choices must fit together; in a conversation also all earlier questions and answers.
-      share: False processes everything before a question again, to test that results are equal.
-      conversation: True asks each question after all earlier questions and the model's own answers
-        to them, as far as the stopping rules let these answers run.
+    The context, any question, and its answer or any of its choices must fit into `num_tokens`; in a
+    `conversation`, which asks each question after all earlier ones and the model's own answers, all
+    of them. `share=False` processes everything before a question again: the results are equal.
     """
     _check(context, questions, max_new_tokens, num_tokens, conversation=conversation)
     model.begin_request(num_tokens)

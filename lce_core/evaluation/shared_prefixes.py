@@ -57,9 +57,8 @@ def bundles(
 ) -> list[list[int]]:
     """Group successive prompts of `order` so that each group and its answers fit one cache.
 
-    Args:
-      max_tokens: maximum tokens in a cache in addition to the group's first prompt and its answer;
-        shared prefixes count once.
+    A cache has at most `max_tokens` besides the group's first prompt and its answer; shared
+    prefixes count once.
     """
     found: list[list[int]] = []
     room = 0

@@ -50,11 +50,7 @@ class _Range:
 
 
 class WindowRanges:
-    """Scorer of one cell's windows, which other processes help with if it takes long.
-
-    Args:
-      seconds: time after which the cell counts as long and other processes may help.
-    """
+    """Scorer of one cell's windows, which other processes help with after `seconds`."""
 
     def __init__(
         self, parts: Parts, model: ExtendedModel, *, batch_tokens: int, seconds: float
@@ -78,10 +74,8 @@ class WindowRanges:
     ) -> TokenScores:
         """Score windows, alone or with other processes, bitwise equal to `window_scores`.
 
-        Args:
-          total: number of windows that all calls for the cell score together; determines the size
-            of the ranges.
-          rest: returns the windows of the caller's later calls, one Windows per call.
+        `total` windows, which decide the size of the ranges, are scored by all calls for the cell.
+        `rest` returns the windows of the caller's later calls, one Windows per call.
         """
         ranges, found, done = self._split(windows, total), list[TokenScores](), 0
         for place, one in enumerate(ranges):

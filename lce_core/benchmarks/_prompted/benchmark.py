@@ -423,10 +423,17 @@ def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[flo
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Return the mean score of samples with its 95 % confidence interval."""
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]
     )
+
+
+class Sampled(PromptBenchmark):
+    """Base class of benchmarks with a parameter for the number of prompts."""
+
+    num_samples: int | None = Field(default=None, gt=0)
+    """Prompts per task; None means the number of the profile. Rows of a data set are evenly
+    spaced."""
 
 
 WORDINGS = ("single", "wording_1", "wording_2")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,9 +80,13 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
     return total.hexdigest()
 
 
-def blank_prompt(reference: str) -> Prompt:
-    """Return a prompt without tokens, for entries of `EVIDENCE` that check only `score_answer`."""
-    return Prompt(np.empty(0, dtype=np.int64), reference)
+def marking(task: str, reference: str, answer: str, **parameters: Any) -> dict[str, Any]:
+    """Return the arguments of `calls` for the score of an answer, in `EVIDENCE`.
+
+    `parameters` are those of the benchmark. The prompt has no tokens.
+    """
+    prompt = Prompt(np.empty(0, dtype=np.int64), reference)
+    return {"parameters": parameters, "task": task, "prompt": prompt, "answer": answer}
 
 
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:

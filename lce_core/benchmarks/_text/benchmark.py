@@ -37,7 +37,26 @@ SMALL_BYTES = 64 * 10**6
 Arrays = dict[str, NDArray[Any]]
 
 
-class TextBenchmark(Benchmark):
+class OverText(Benchmark):
+    """Base class of benchmarks whose tasks are domains of the held-out text, and data sets."""
+
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
+    domains: tuple[str, ...] = ("code", "prose")
+    """Domains of the study's corpus, one task each."""
+    data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
+    """Data sets, one task each, with folders named in `data_folders`."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return self.domains + self.data_sets
+
+    def held_out_domain(self, task: str) -> str | None:
+        return task if task in self.domains else None
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        return (DATA_SETS[task],) if task in self.data_sets else ()
+
+
+class TextBenchmark(OverText):
     """Base class of benchmarks that score the model's loss on text windows.
 
     Each domain of the study's held-out text and each data set is a task. A new benchmark defines
@@ -47,11 +66,6 @@ class TextBenchmark(Benchmark):
     kind: ClassVar[Kind] = "text"
     seeded: ClassVar[bool] = False
     scores_text: ClassVar[bool] = True
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
-    domains: tuple[str, ...] = ("code", "prose")
-    """Domains of the study's corpus, one task each."""
-    data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
-    """Data sets, one task each, with folders named in `data_folders`."""
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of tokens to read, from the start of the text; None means 16,384 in tiny, else
     all."""
@@ -72,15 +86,6 @@ class TextBenchmark(Benchmark):
                 "add a domain to domains or a data set to data_sets",
             )
         return self
-
-    def tasks(self) -> tuple[str, ...]:
-        return self.domains + self.data_sets
-
-    def held_out_domain(self, task: str) -> str | None:
-        return task if task in self.domains else None
-
-    def reads(self, task: str) -> tuple[DataSet, ...]:
-        return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
         if task in self.data_sets:

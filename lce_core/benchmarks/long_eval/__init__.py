@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from lce_core.benchmarks import (
     CellData,
@@ -26,10 +26,10 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
-    blank_prompt,
     calls,
+    marking,
     strata,
 )
 from lce_core.benchmarks.long_eval.lines import (
@@ -46,7 +46,7 @@ from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 
 
-class LongEval(PromptBenchmark):
+class LongEval(Sampled):
     """LongEval lines: the score is the fraction of prompts answered with the line's number."""
 
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
@@ -69,8 +69,6 @@ class LongEval(PromptBenchmark):
     answer_tokens: ClassVar[int] = NEW_TOKENS
     otherwise: ClassVar[str] = "set cases: generated, which fills any length"
 
-    num_samples: int | None = Field(default=None, gt=0)
-    """Generated prompts per cell; None means 50 (faithful, fast), 100 (clean), 120 (tiny)."""
     cases: Literal["generated", "published"] | None = None
     """Use generated prompts or LongChat's published ones; None means published in faithful without
     `num_samples` if `data_folders` contains `long_eval`, else generated."""
@@ -146,15 +144,7 @@ SOURCE = Source(
     " prompt for base models",
 )
 EVIDENCE = tuple(
-    calls(
-        LongEval.score_answer,
-        score,
-        origin,
-        parameters={"profile": profile},
-        task="lines",
-        prompt=blank_prompt("2416"),
-        answer=answer,
-    )
+    calls(LongEval.score_answer, score, origin, **marking("lines", "2416", answer, profile=profile))
     for profile, answer, score, origin in (
         ("faithful", " <2416>. Line 7", 0.0, "LongChat's rule: the last integer"),
         ("faithful", " Line 7: <2416>", 1.0, "LongChat's rule: the last integer"),

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from lce_core.benchmarks import (
     CellData,
@@ -28,7 +27,7 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Seen,
     Sequences,
     Source,
@@ -50,7 +49,7 @@ _MIN_PROMPT = 32
 """Minimum tokens left for a prompt; fewer would contain only instructions."""
 
 
-class LongBench(PromptBenchmark):
+class LongBench(Sampled):
     """LongBench: the score is the mean over rows of the task's own metric, 0 to 1."""
 
     seeded: ClassVar[bool] = False
@@ -68,9 +67,6 @@ class LongBench(PromptBenchmark):
 
     first_line: FirstLine = "lceg"
     """Repository whose rule selects the tasks that score only the first line of an answer."""
-    num_samples: int | None = Field(default=None, gt=0)
-    """Number of rows of each task, evenly spaced over its file; None means 100 in fast, else all.
-    """
 
     def tasks(self) -> tuple[str, ...]:
         """Use the order of the paper's table."""

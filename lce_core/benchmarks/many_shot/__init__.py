@@ -38,13 +38,13 @@ from lce_core.benchmarks import (
     Seen,
     Sequences,
     Source,
-    blank_prompt,
     calls,
     cut_middle,
     encode,
     encoded,
     fact_of_files,
     generator,
+    marking,
     passed_share,
     too_long,
 )
@@ -284,15 +284,7 @@ SOURCE = Source(
 )
 EVIDENCE = (
     *(
-        calls(
-            ManyShot.score_answer,
-            score,
-            origin,
-            parameters={},
-            task="shots_1",
-            prompt=blank_prompt(reference),
-            answer=answer,
-        )
+        calls(ManyShot.score_answer, score, origin, **marking("shots_1", reference, answer))
         for reference, answer, score, origin in (
             ("Other number", " Other number", 1.0, "LongBench's rule, the gold name alone"),
             (

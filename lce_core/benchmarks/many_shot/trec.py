@@ -103,13 +103,7 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
         if name not in found:
-            folder = folders[TREC.name]
-            raise UnavailableError(
-                f"data set 'trec': {folder}",
-                f"no {name}",
-                "both files of the data set, train.txt and test.txt",
-                f"get it from {TREC.origin}",
-            )
+            raise TREC.missing(name)
     shown, asked = (_questions(found[name]) for name in TREC.patterns)
     for name, questions in zip(TREC.patterns, (shown, asked), strict=True):
         TREC.require_rows(folders, name, len(questions), NUM_QUESTIONS[name])

@@ -38,9 +38,9 @@ from lce_core.benchmarks import (
     Sequences,
     Source,
     Worded,
-    blank_prompt,
     calls,
     generator,
+    marking,
     score,
 )
 from lce_core.benchmarks.needle.text import (
@@ -216,10 +216,7 @@ EVIDENCE = (
             Needle.score_answer,
             score,
             origin,
-            parameters={"profile": profile},
-            task="single",
-            prompt=blank_prompt(FACTS[0].answer),
-            answer=answer,
+            **marking("single", FACTS[0].answer, answer, profile=profile),
         )
         for profile, answer, score, origin in (
             (

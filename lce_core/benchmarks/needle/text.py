@@ -72,24 +72,20 @@ def needle_prompt(
     if bos_leak:
         haystack = _leaking(request, haystack)
     num_tokens = max(0, request.eval_length - RESERVED_TOKENS - len(needle))
+    wording = WORDINGS.index(request.task)
     for _ in range(_ROUNDS):
         context = _with_needle(request, needle, haystack[:num_tokens], depth)
         text = request.tokenizer.decode(context, skip_special_tokens=not bos_leak)
-        prompt = _frame(str(text), fact.question, WORDINGS.index(request.task))
+        prompt = _frame(str(text), fact.question, wording)
         ids = encode(request, prompt, names=bos_leak)
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:
+            shown = (_frame(some, fact.question, wording) for some in ("", fact.needle))
             return Prompt(
                 np.array(ids, dtype=np.int64),
                 fact.answer,
                 float(depth),
-                controls=encoded(
-                    request,
-                    *(
-                        _frame(text, fact.question, WORDINGS.index(request.task))
-                        for text in ("", fact.needle)
-                    ),
-                ),
+                controls=encoded(request, *shown),
             )
         if num_tokens == 0:
             break

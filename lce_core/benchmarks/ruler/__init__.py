@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from lce_core.benchmarks import (
     ESSAYS,
@@ -37,7 +37,7 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
     calls,
     generator,
@@ -47,13 +47,13 @@ from lce_core.benchmarks.ruler._documents import (
     NUM_QUESTIONS,
     SQUAD,
     XQUAD,
+    QuestionAnswering,
     read_hotpot,
     read_squad,
 )
 from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, TextTask
 from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
 from lce_core.benchmarks.ruler._niah import NIAH, Niah
-from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler._units import InUnits
 from lce_core.benchmarks.ruler._vt import VariableTracking
@@ -84,7 +84,7 @@ _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
 """Parameters of prompts in words, which the profile `tiny` refuses."""
 
 
-class Ruler(PromptBenchmark):
+class Ruler(Sampled):
     """RULER: the score is the fraction of the references that the answer contains."""
 
     profiles: ClassVar[Mapping[ProfileName, Profile]] = {
@@ -107,8 +107,6 @@ class Ruler(PromptBenchmark):
     otherwise: ClassVar[str] = "use a data set with more documents"
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
 
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per cell; None means 500 (faithful, clean), 100 (fast), 20 (tiny)."""
     haystack: Literal["essays", "held_out"] = "essays"
     """Running text around the needles of niah_single_2, niah_single_3, niah_multikey_1,
     niah_multivalue and niah_multiquery."""

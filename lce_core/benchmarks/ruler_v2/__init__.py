@@ -21,8 +21,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from pydantic import Field
-
 from lce_core.benchmarks import (
     CellData,
     CellRequest,
@@ -31,7 +29,7 @@ from lce_core.benchmarks import (
     Profile,
     ProfileName,
     Prompt,
-    PromptBenchmark,
+    Sampled,
     Source,
     calls,
     generator,
@@ -63,7 +61,7 @@ _NUM_VALUES = {"mk_niah_basic": 1, "mv_niah_basic": 4}
 _SOLVED = ("mk_niah_medium", "mk_niah_hard")
 
 
-class RulerV2(PromptBenchmark):
+class RulerV2(Sampled):
     """RULER v2: the score is the fraction of the references that the answer contains."""
 
     profiles: ClassVar[Mapping[ProfileName, Profile]] = {
@@ -71,9 +69,6 @@ class RulerV2(PromptBenchmark):
         "fast": Profile("20 prompts per task", num_samples=20),
     }
     otherwise: ClassVar[str] = "use a data set with more rows"
-
-    num_samples: int | None = Field(default=None, gt=0)
-    """Prompts per task; None means 100 (clean), 20 (fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEW_TOKENS)

@@ -8,21 +8,10 @@ from random import Random
 import numpy as np
 
 from lce_core.benchmarks.ruler._drafts import Draft, Draw, Units
-from lce_core.benchmarks.ruler._niah import NEEDLE, among_lines
+from lce_core.benchmarks.ruler._niah import NEEDLE, ONE, SEVERAL, among_lines
 from lce_core.benchmarks.ruler._vocabulary import draw_item
 
-ONE = (
-    "A special magic number is hidden within the following text. Make sure to memorize it. I will"
-    " quiz you about the number afterwards.\n{context}\nWhat is the special magic number for"
-    " {query} mentioned in the provided text? The special magic number for {query} mentioned in the"
-    " provided text is"
-)
-SEVERAL = (
-    "Some special magic numbers are hidden within the following text. Make sure to memorize them. I"
-    " will quiz you about the numbers afterwards.\n{context}\nWhat are all the special magic"
-    " numbers for {query} mentioned in the provided text? The special magic numbers for {query}"
-    " mentioned in the provided text are"
-)
+_SEVERAL = SEVERAL.replace("memorize it", "memorize them")
 DIGITS = 10
 """Digits of a value."""
 
@@ -46,9 +35,10 @@ class ManyNeedles:
         values = [_value(rng) for _ in range(count)]
         facts = [NEEDLE.format(values="numbers", key=asked, value=value) for value in values]
         context, depths = among_lines(lines, facts, rng)
-        template = ONE if count == 1 else SEVERAL
+        template, what = (ONE, "number") if count == 1 else (_SEVERAL, "numbers")
         text, *controls = (
-            template.format(context=one, query=asked) for one in (context, "", "\n".join(facts))
+            template.format(values=what, context=one, query=asked)
+            for one in (context, "", "\n".join(facts))
         )
         return Draft(text, tuple(values), float(np.mean(depths)), controls=tuple(controls))
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lce_core.benchmarks import DataRow, DataSet, Seen, Table, fact_of_files, read_rows, read_text
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 
 Folders = Mapping[str, Path]
 _SUBJECTS = (
@@ -234,13 +234,7 @@ def read_split(
     if subject is not None:
         files = [file for file in files if subject in (file.parent.name, file.stem)]
         if not files:
-            folder = folders[data_set.name]
-            raise UnavailableError(
-                f"data set {data_set.name!r}: {folder}",
-                f"no file {subject}/{split}*",
-                "a folder with such a file for each subject",
-                f"get the missing files from {data_set.origin}",
-            )
+            raise data_set.missing(f"file {subject}/{split}*")
     return _rows(task, split, files)
 
 

@@ -105,15 +105,6 @@ def test_prompts_fill_the_length_and_hold_the_story_in_its_order(task):
     assert prompts[0].context == prompts[1].context != prompts[2].context
 
 
-@pytest.mark.parametrize(
-    ("answer", "score"),
-    [
-        (" It is in the garden. Not in the office.", 1.0),
-        (" the garden or the office", 0.0),
-        (" gardens", 1.0),
-        (" garden<example> office", 1.0),
-        (" nowhere. garden", 0.0),
-    ],
-)
-def test_the_only_label_of_the_first_sentence_counts(answer, score):
-    assert only_label(answer, "garden", ("garden", "office", "kitchen")) == score
+def test_a_label_counts_within_a_word_of_the_first_sentence_alone():
+    assert only_label(" gardens. office", "garden", ("garden", "office")) == 1
+    assert only_label(" nowhere. garden", "garden", ("garden", "office")) == 0

@@ -86,12 +86,27 @@ def test_no_prompt_ends_with_an_appended_end_of_text(template, end, before):
         assert encode(request, text, special_tokens=False) == plain
 
 
-@pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])
-def test_key_prompts_hold_their_keys_once_and_the_query_last(name, keys):
+@pytest.mark.parametrize(
+    ("name", "task", "keys", "queries"),
+    [
+        ("passkey", "single", 4, 1),
+        ("needle", "single", 1, 1),
+        ("ruler", "niah_single_2", 1, 1),
+        ("ruler", "niah_multikey_2", 8, 1),
+        ("ruler", "niah_multiquery", 4, 4),
+    ],
+)
+def test_key_prompts_hold_their_keys_once_and_the_query_last(name, task, keys, queries):
     benchmark = _benchmark(name, profile="tiny")
-    request = _request(benchmark, 100)
+    request = _request(benchmark, 100, task=task)
     vocabulary, names = TOY.keys, request.tokenizer
     prompts = benchmark.prompts(request)
+    for first in range(0, len(prompts), queries):
+        group = prompts[first : first + queries]
+        assert len({prompt.ids[:-1].tobytes() for prompt in group}) == 1
+        assert len({int(prompt.ids[-1]) for prompt in group}) == queries
+    noise = any("The grass is green" in names.decode(prompt.ids) for prompt in prompts)
+    assert noise == (task == "niah_multikey_2")
     for prompt in prompts:
         assert len(prompt.ids) == 99
         hidden = [int(token) for token in prompt.ids[:-1] if token >= vocabulary.first_key]
@@ -103,8 +118,8 @@ def test_key_prompts_hold_their_keys_once_and_the_query_last(name, keys):
         place = prompt.ids.tolist().index(answer) / 97 * 100
         assert abs(place - prompt.depth) < 5
     depths = [prompt.depth for prompt in prompts]
-    assert min(depths) < 2
-    assert max(depths) > 98
+    assert min(depths) < 5
+    assert max(depths) > 95
 
 
 def _digest(prompts: list[Any]) -> str:

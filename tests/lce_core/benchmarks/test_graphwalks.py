@@ -33,17 +33,8 @@ def test_the_score_is_the_published_f1_of_precision_and_recall(found, right):
     assert set_f1(found, right) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("answer", "nodes"),
-    [
-        ("Final Answer: [ab, cd]", ["ab", "cd"]),
-        ("think\nFinal Answer:[ab,cd,]\nExample 5:\nFinal Answer: [ef]", ["ab", "cd"]),
-        ("Final Answer: [ab\nFinal Answer: [cd]", ["cd"]),
-        ("[ab]", []),
-    ],
-)
-def test_the_first_complete_list_counts(answer, nodes):
-    assert listed(answer) == nodes
+def test_the_first_complete_list_counts():
+    assert listed("Final Answer: [ab\nFinal Answer:[cd,ef,]\nFinal Answer: [gh]") == ["cd", "ef"]
 
 
 @pytest.mark.parametrize("length", [1500, 2300])

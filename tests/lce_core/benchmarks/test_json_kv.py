@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from lce_core.benchmarks.json_kv import substring_exact_match
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from tests.support.cells import benchmark, request
 
@@ -35,17 +34,3 @@ def test_the_dictionary_holds_the_asked_pair_at_its_depth_and_both_examples(leng
         depths.append(prompt.depth)
         assert len(prompt.ids) + 100 <= length < len(prompt.ids) + 100 + 120
     assert depths == [0, 20, 40, 60, 80, 100]
-
-
-@pytest.mark.parametrize(
-    ("answer", "score"),
-    [
-        (' "0A1b-22".', 1.0),
-        ("the 0a1b22", 1.0),
-        ("Corresponding value: 0a1b-22\nKey: 7", 1.0),
-        ("0a1b-23", 0.0),
-        ("0a1b 22", 0.0),
-    ],
-)
-def test_case_punctuation_and_articles_do_not_count(answer, score):
-    assert substring_exact_match(answer, "0a1b-22") == score

@@ -114,17 +114,6 @@ def test_a_file_that_is_not_named_by_its_lines_is_refused(cases):
         _benchmark(profile="faithful").prompts(_request(999, data_folders={"long_eval": cases}))
 
 
-@pytest.mark.parametrize(
-    "row", [{"random_idx": ["a"]}, {"expected_number": "many"}, {"prompt": None}], ids=str
-)
-def test_cases_that_are_not_as_published_are_named(tmp_path, row):
-    whole = {"prompt": "x", "random_idx": ["a", 0], "expected_number": 3, "num_lines": 7, **row}
-    (tmp_path / "7_lines.jsonl").write_text(json.dumps(whole), encoding="utf-8")
-    request = _request(4096, data_folders={"long_eval": tmp_path})
-    with pytest.raises(DataError, match=r"7_lines\.jsonl: row 1: "):
-        _benchmark(profile="faithful").evaluate(request)
-
-
 def test_depth_asks_the_line_in_which_it_falls():
     depths = [float(depth) for depth in range(5, 100, 10)]
     draws = [np.random.default_rng(seed) for seed in range(len(depths))]

@@ -16,6 +16,4 @@ def test_a_shipped_benchmark_imports_public_names_alone(name):
     for file in [*FOLDER.glob(f"{name}.py"), *FOLDER.glob(f"{name}/*.py")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             module = getattr(node, "module", None) or ""
-            if module == public.__name__:
-                assert {one.name for one in node.names} <= {*public.__all__}, file
             assert not module.startswith(f"{public.__name__}._"), f"{file} imports {module}"

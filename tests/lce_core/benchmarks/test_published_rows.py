@@ -4,17 +4,22 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from lce_core.benchmarks._data import SUBSET
+from lce_core.benchmarks._data import SUBSET, read_rows
 from lce_core.benchmarks.long_eval.lines import published_prompts
 from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH
 from lce_core.benchmarks.many_shot.trec import trec_questions
 from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD, read_squad
 from lce_core.benchmarks.short_context.data import TASKS as ID_DIGITS
+from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError
 from tests.support.cells import benchmark, request
+from tests.support.data.fixture_data import fixture_folders
 from tests.support.data.short_context_rows import made_up, toy_request
 from tests.support.data.subsets import state_rows
 
@@ -91,6 +96,65 @@ def test_a_file_that_is_not_whole_is_refused_unless_that_is_stated(
     state_rows(tmp_path, {part: got + 1})
     with pytest.raises(DataError, match=f"got {got} rows; expected all {got + 1} rows"):
         read(tmp_path)
+
+
+NOT_AS_PUBLISHED: dict[tuple[str, str, str], list[tuple[dict[str, Any], str]]] = {
+    ("longbench", "trec", "trec.jsonl"): [
+        ({"answers": []}, r"trec\.jsonl: row 1: column 'answers': got \[\]"),
+        ({"context": 3}, "row 1: column 'context': got 3"),
+        ({"all_classes": "Food"}, "row 1: column 'all_classes': got 'Food'"),
+    ],
+    ("longbench_v2", "short", "data.json"): [
+        ({"answer": "E"}, "answer"),
+        ({"length": "huge"}, "length"),
+        ({"question": 7}, "question"),
+    ],
+    ("long_eval", "lines", "4_lines.jsonl"): [
+        ({"random_idx": ["a"]}, r"4_lines\.jsonl: row 1: "),
+        ({"expected_number": "many"}, "row 1: "),
+        ({"prompt": None}, "row 1: "),
+    ],
+    ("mrcr", "needles_2", "2needle/2needle_0.parquet"): [
+        ({"desired_msg_index": 2}, r"2needle_0\.parquet: row 1: got .*message"),
+        ({"desired_msg_index": None}, "row 1: got .*message"),
+        ({"prompt": "[1]"}, "row 1: got .*message"),
+        ({"prompt": "no JSON"}, "row 1: got .*message"),
+        ({"answer": None}, "row 1: got .*message"),
+    ],
+    ("nolima", "onehop", "needlesets/needle_set.json"): [
+        ({"character_set": ["Quentin"]}, "1 characters"),
+        ({"needle": "Nobody slept."}, "Nobody slept"),
+        ({"tests": {"T1": {}}}, "input_args"),
+        ({"questions": {}}, "no question onehop"),
+    ],
+}
+"""Changes of the rows of a benchmark's file, and what is said about them."""
+
+
+def _change(file: Path, change: dict[str, Any]) -> None:
+    rows = [row | change for row in read_rows(file, ())]
+    if file.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    elif file.suffix == ".json":
+        file.write_text(json.dumps(rows), encoding="utf-8")
+    else:
+        file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "words"),
+    [(place, *one) for place, changes in NOT_AS_PUBLISHED.items() for one in changes],
+    ids=str,
+)
+def test_a_row_that_is_not_as_published_is_named(place, change, words, tmp_path):
+    name, task, file = place
+    asked = benchmark(name, **({"cases": "published"} if name == "long_eval" else {}))
+    folders = fixture_folders(asked.reads(task), tmp_path)
+    (folder,) = folders.values()
+    _change(folder / file, change)
+    settings = {"task": task, "tokenizer": words_tokenizer(), "data_folders": folders}
+    with pytest.raises(DataError, match=words):
+        asked.build(request(asked, 8000, **settings))
 
 
 def test_splits_are_counted_over_all_files_and_subjects(tmp_path):

@@ -17,9 +17,9 @@ from lce_core.benchmarks._data import spread
 from lce_core.benchmarks.short_context.data import TASKS
 from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
-from lce_core.errors import UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from tests.support.cells import TOY, benchmark, values
-from tests.support.data.short_context_rows import made_up, row_of, subjects, toy_request
+from tests.support.data.short_context_rows import instances, made_up, row_of, subjects, toy_request
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
@@ -145,6 +145,16 @@ def test_without_the_harness_cells_are_unavailable(monkeypatch):
     assert "pip install 'lce[short-context]'" in reason
     with pytest.raises(UnavailableError, match="pip install"):
         _benchmark().evaluate(toy_request())
+
+
+def test_requests_that_the_model_cannot_answer_are_refused():
+    lm = ExtendedLM(toy_request(20), new_tokens=8)
+    with pytest.raises(SpecError, match="without beginning- or end-of-sequence token"):
+        lm.loglikelihood(instances("loglikelihood", [("", "a")]))
+    with pytest.raises(UnavailableError, match="at least 31"):
+        lm.loglikelihood(instances("loglikelihood", [("a", "b" * 30)]))
+    with pytest.raises(SpecError, match="at least 1 token of each"):
+        lm.loglikelihood(instances("loglikelihood", [("a", "")]))
 
 
 MMLU = (

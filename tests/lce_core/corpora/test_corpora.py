@@ -171,12 +171,6 @@ def test_domain_names_are_distinct():
         folder_corpus(domain_names=["a", "a"])
 
 
-def test_other_field_names_are_read_when_the_study_says_so(tmp_path):
-    (tmp_path / "x.jsonl").write_text('{"content": "hello", "meta": "a"}\n')
-    corpus = folder_corpus(text_field="content", domain_field="meta", domain_names=["a"])
-    assert documents(corpus, {"text": tmp_path})["x.jsonl:1"][1:] == ("a", "hello")
-
-
 def test_the_digest_follows_names_and_contents_and_a_new_file_moves_no_document(folder):
     corpus, folders = folder_corpus(domain_names=["text", "web", "books"]), {"text": folder}
     before, digests = documents(corpus, folders), [corpus.digest(folders)]

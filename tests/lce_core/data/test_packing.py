@@ -115,13 +115,16 @@ documents = st.lists(
 ).filter(lambda pairs: any(text for _, text in pairs))
 
 
-@given(
+packings = given(
     texts=documents,
     row_length=st.integers(2, 40),
     num_rows=st.integers(1, 12),
     block_tokens=st.sampled_from([1, 50, 1 << 20]),
     separating=TOKENIZERS,
 )
+
+
+@packings
 def test_rows_are_the_beginnings_of_documents_in_their_order(
     texts, row_length, num_rows, block_tokens, separating
 ):
@@ -161,13 +164,7 @@ def test_best_fit_chooses_the_row_with_the_least_space_that_suffices(lengths, nu
     assert best_fit(np.array(lengths), 12, num_rows).tolist() == expected
 
 
-@given(
-    texts=documents,
-    row_length=st.integers(2, 40),
-    num_rows=st.integers(1, 12),
-    block_tokens=st.sampled_from([1, 50, 1 << 20]),
-    separating=TOKENIZERS,
-)
+@packings
 def test_best_fit_cuts_only_documents_longer_than_a_row_and_pads_without_weight(
     texts, row_length, num_rows, block_tokens, separating
 ):
@@ -373,14 +370,6 @@ class Marked(ToyLlama):
 
 
 LETTERS = Given(texts=tuple(zip("ababab", (letter * 16 for letter in "uvwxyz"), strict=True)))
-
-
-def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path):
-    # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
-    manifest = pack(LETTERS, tmp_path, num_rows=3)
-    assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]
-    assert manifest["drawn_documents"] == 4
-    assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
 
 
 def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch):

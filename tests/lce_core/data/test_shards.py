@@ -209,25 +209,6 @@ class Interrupted(StreamedCorpus):
             yield block
 
 
-@pytest.mark.parametrize("most", [1, 7])
-def test_a_source_that_breaks_off_is_gone_on_from(most, text, tmp_path):
-    write(text, tmp_path / "whole")
-    source = Interrupted(whole=corpus(), most=most)
-    places: list[int] = []
-    # A segment takes more blocks than one, and fewer than seven.
-    for _ in range(3 if most == 1 else 40):
-        try:
-            write(text, tmp_path / "out", 2, source)
-            break
-        except ConnectionError:
-            places.append(len([*(tmp_path / "out-progress").glob("[0-9]*")]))
-    else:
-        assert set(places) == {0}
-        write(text, tmp_path / "out")
-    assert places == sorted(places)
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -260,8 +241,10 @@ def test_a_killed_process_is_gone_on_from(text, tmp_path):
     assert content(out) == content(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("damage", ["short", "gone", "facts", "aside"])
-def test_a_damaged_segment_of_a_stopped_run_is_written_again(damage, text, tmp_path):
+@pytest.mark.parametrize("damage", ["none", "short", "gone", "facts", "aside"])
+def test_a_source_that_breaks_off_is_gone_on_from_and_a_damaged_segment_written_again(
+    damage, text, tmp_path
+):
     write(text, tmp_path / "whole")
     with pytest.raises(ConnectionError):
         write(text, tmp_path / "out", 1, Interrupted(whole=corpus(), most=20))
@@ -273,7 +256,7 @@ def test_a_damaged_segment_of_a_stopped_run_is_written_again(damage, text, tmp_p
         shutil.rmtree(progress / "00000")
     elif damage == "facts":
         (progress / "00001" / "segment.json").write_text("{")
-    else:
+    elif damage == "aside":
         (progress / "00001").rename(progress / ".writing")
     write(text, tmp_path / "out")
     assert content(tmp_path / "out") == content(tmp_path / "whole")

@@ -100,13 +100,6 @@ def test_choices_of_a_question_read_its_context_once(name):
         assert once == 204 + 3 * 5
 
 
-def test_frequencies_that_follow_the_length_share_within_a_length_only():
-    rng = np.random.default_rng(2)
-    context = rng.integers(256, size=200)
-    texts = [(context, rng.integers(256, size=size)) for size in (2, 2, 9, 9)]
-    assert tokens_passed(toy("dynamic_yarn"), texts) == 201 + 2 + 208 + 9
-
-
 def test_in_half_precision_each_text_passes_alone():
     texts = choices([30, 12], [5, 3])
     distinct = {np.concatenate([context, choice[:-1]]).tobytes() for context, choice in texts}

@@ -143,19 +143,6 @@ def test_equal_prompts_get_equal_answers_from_one_prefill():
     assert num_tokens(seen) == 40 + 2 + 4 * (1 + 2)
 
 
-def test_frequencies_that_follow_the_length_are_not_shared_across_lengths():
-    model = toy("dynamic_yarn")
-    assert model.request_key(200) != model.request_key(300)
-    assert toy("yarn").request_key(200) == toy("yarn").request_key(300)
-    prompts = needle_grid([150, 200])
-    seen = passes_of(model)
-    generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
-    by_length = [needle_grid([150]), [*map(np.asarray, prompts[5:])]]
-    assert num_tokens(seen) == sum(
-        num_distinct_tokens(some, sharing_order(some)) for some in by_length
-    )
-
-
 @pytest.mark.parametrize("method", ["yarn", "self_extend"])
 def test_a_prompt_may_go_on_where_the_answer_before_it_ended(method):
     model, rng = tiny(method), np.random.default_rng(0)

@@ -3,10 +3,7 @@
 The input of a real study's decoder was noted; a cache that knows none of it rebuilds the prompts.
 """
 
-import json
 import shutil
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,7 @@ import pytest
 
 from flows.settings import make_execution
 from lce_core.benchmarks._prompted import cache
-from lce_core.benchmarks._prompted.cache import PromptCache
-from lce_core.benchmarks._prompted.files import read_prompts
+from lce_core.benchmarks._prompted.cache import PromptCache, read_prompts
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.prompts.reading import places_of, readable_sample
 from lce_core.prompts.rebuilding import rebuilt_cell
@@ -85,19 +81,6 @@ def test_prompts_are_those_that_the_decoder_was_given_and_their_text_says_the_sa
     if benchmark == "needle":
         share = sample.prompts[0].first_token or 0
         assert share / (LENGTH - 3) == pytest.approx(sample.sample["depth"] / 100, abs=0.01)
-
-
-@pytest.mark.slow
-def test_a_process_of_its_own_says_the_same_as_json(study):
-    cell = study.cell("passkey")
-    asked = ("--home", str(study.home), "--cell", cell, "--sample", "2")
-    command = [sys.executable, "-m", "lce_core.prompts", *asked]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    found = json.loads(answer.stdout)
-    assert [prompt["ids"] for prompt in found["prompts"]] == [study.recorded[cell][2]]
-    assert "The pass key is" in found["prompts"][0]["text"]
-    assert found["sample"]["sample"] == 2
 
 
 def test_a_computed_cell_keeps_its_prompts_in_the_store(copied, monkeypatch):

@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted import cache as _prompt_cache
-from lce_core.benchmarks._prompted.cache import PromptCache, cell_prompts
-from lce_core.benchmarks._prompted.files import read_prompts, write_prompts
+from lce_core.benchmarks._prompted.cache import (
+    PromptCache,
+    cell_prompts,
+    read_prompts,
+    write_prompts,
+)
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.contracts.toy_text import STORY, streams
 from tests.support.cells import benchmark, request
@@ -213,7 +217,7 @@ def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(pr
 WRITER = """
 import sys
 from pathlib import Path
-from lce_core.benchmarks._prompted.files import write_prompts
+from lce_core.benchmarks._prompted.cache import write_prompts
 from tests.support.stored_prompts import WHOLE
 prompts = WHOLE[:1] * 200
 for _ in range(int(sys.argv[2])):

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,46 +7,21 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import Benchmark, CellRequest, cut_middle, cut_middle_to_fit
+from lce_core.benchmarks.longbench._rows import data_set
 from lce_core.benchmarks.longbench._tasks import TASKS
-from lce_core.errors import DataError, UnavailableError
 from tests.support.byte_level import byte_level
 from tests.support.cells import TOY, benchmark, request
-from tests.support.data.subsets import state_rows
-
-CLASSES = ["Food", "Other number", "Number of something", "Date"]
-
-
-def _row(task: str, number: int) -> dict[str, Any]:
-    answers = {
-        "trec": "Number of something",
-        "passage_count": "17",
-        "passage_retrieval_en": "Paragraph 15",
-        "lcc": "    return value",
-        "repobench-p": "    return value",
-    }
-    return {
-        "input": f"Which boat number {number} is it?",
-        "context": f"Harbour {number // 2} has boats {{like this}}. " * 30,
-        "answers": [answers.get(task, f"the boat number {number} of two"), "Paragraph 99 no 99"],
-        "length": 180,
-        "dataset": task,
-        "language": "en",
-        "all_classes": CLASSES if task == "trec" else None,
-        "_id": str(number),
-    }
+from tests.support.data.fixture_data import fixture_folders
 
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    for task in TASKS:
-        rows = [json.dumps(_row(task, number)) for number in range(6)]
-        (tmp_path / f"{task}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return state_rows(tmp_path, {f"{task}.jsonl": 6 for task in TASKS})
+    return fixture_folders([data_set("trec")], tmp_path)["longbench"]
 
 
 @pytest.fixture(scope="module")
 def bpe() -> PreTrainedTokenizerFast:
-    return byte_level([str(_row("trec", 1)), TASKS["qasper"].prompt], 380, across_words=True)
+    return byte_level(["Harbour 7 has boats. " * 9, TASKS["qasper"].prompt], 380, across_words=True)
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
@@ -113,43 +87,7 @@ def test_rows_about_one_document_form_a_cluster(folder):
     result = _benchmark(profile="faithful").evaluate(request)
     clusters = [sample.cluster for sample in result.samples]
     assert clusters[0] == clusters[1] != clusters[2]
-    assert len(set(clusters)) == 3
-    assert result.scores[0].num_samples == 6
-    spread = _benchmark(num_samples=3).rows(request)
-    assert [row.given for row in spread] == [f"Which boat number {n} is it?" for n in (0, 2, 4)]
-
-
-def test_lengths_without_room_are_unavailable_with_the_minimum():
-    reason = _benchmark().unavailable(TOY, "qmsum", 512)
-    assert "at least 544" in str(reason)
-    assert _benchmark().unavailable(TOY, "qmsum", 544) is None
-    assert _benchmark(profile="faithful").unavailable(TOY, "qmsum", 32) is None
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"answers": []}, r"trec\.jsonl: row 2: column 'answers': got \[\]"),
-        ({"context": 3}, r"row 2: column 'context': got 3"),
-        ({"all_classes": "Food"}, r"row 2: column 'all_classes': got 'Food'"),
-    ],
-)
-def test_rows_that_are_not_as_published_are_named(folder, row, message):
-    text = "\n".join(map(json.dumps, (_row("trec", 0), _row("trec", 1) | row)))
-    (folder / "trec.jsonl").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        _benchmark().evaluate(_request("trec", 200, folder))
-
-
-def test_absent_files_make_their_cells_unavailable_and_others_not(folder):
-    (folder / "trec.jsonl").unlink()
-    digest = _benchmark().digest("lcc", {"longbench": folder})
-    with pytest.raises(UnavailableError, match=r"got no trec\.jsonl.*longbench=FOLDER"):
-        _benchmark().evaluate(_request("trec", 200, folder))
-    assert _benchmark(num_samples=1).evaluate(_request("lcc", 200, folder)).samples
-    (folder / "lcc.jsonl").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match="got 0 rows"):
-        _benchmark().evaluate(_request("lcc", 200, folder))
-    assert _benchmark().digest("lcc", {"longbench": folder}) != digest
-    with pytest.raises(UnavailableError, match="'longbench': got no folder of this name"):
-        _benchmark().digest("multi_news", {})
+    assert len(set(clusters)) == 2
+    assert result.scores[0].num_samples == 4
+    spread = _benchmark(num_samples=2).rows(request)
+    assert [row.given for row in spread] == [f"Which boat number {n} is it?" for n in (0, 2)]

@@ -104,14 +104,6 @@ def test_token_f1_ignores_case_articles_and_punctuation():
     assert token_f1("red red red", "red") == token_f1("red", "red red red") == 1 / 2
 
 
-@pytest.mark.parametrize(
-    ("prediction", "expected"),
-    [("Food or Date or Other number", 1 / 3), ("Food", 0.0), ("other number", 0.0)],
-)
-def test_a_classification_shares_its_point_among_the_classes_it_names(prediction, expected):
-    assert class_share(prediction, "Other number", CLASSES) == pytest.approx(expected)
-
-
 def test_parts_of_the_gold_name_do_not_count_except_behind_one_that_was_taken_out():
     assert class_share("Distance, x", "Distance, x", ["Distance", "Distance, x"]) == 1
     # Of two parts side by side the second is passed over, as in LongBench's loop.

@@ -13,9 +13,8 @@ import pytest
 
 from lce_core.benchmarks import Prompt
 from lce_core.benchmarks.ruler import TASKS, match, new_tokens
-from lce_core.benchmarks.ruler._documents import read_squad
+from lce_core.benchmarks.ruler._documents import QuestionAnswering, read_squad
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
-from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from tests.support.ruler.prompts import request_for, ruler
 from tests.support.ruler.release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
 
