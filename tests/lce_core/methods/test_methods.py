@@ -296,13 +296,6 @@ def test_query_heads_of_a_key_value_head_share_a_base(bases, heads, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out():
-    # With 65536 tokens of context the ramp is from 40 to 65, beyond the last pair, 63.
-    geometry, share = shape(128, 1e4, 65536), (63 - 40) / (65 - 40)
-    slowest = make("yarn", scale=4.0).rope_table(geometry, unextended(geometry)).inv_freq[-1]
-    assert slowest == pytest.approx(geometry.inv_freq()[-1] * (share / 4 + 1 - share), rel=1e-12)
-
-
 def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
     pairs = [15, 20, 25, 30, 35, 40, 45, 46]
     base = LLAMA2_7B.inv_freq()[pairs]
