@@ -52,9 +52,6 @@ def require_files(folder: Path) -> None:
 
     transformers and safetensors open whatever has the right name, and a FIFO or device would block
     them for ever.
-
-    Raises:
-      DataError: if a file is something else.
     """
     with contextlib.suppress(OSError):  # whoever reads an unreadable folder reports it
         for file in sorted(folder.iterdir()):
