@@ -16,7 +16,7 @@ from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.training.assembly import build
@@ -266,17 +266,13 @@ def test_scales_follow_the_target_and_the_request():
     assert found == given
 
 
-@pytest.fixture
-def make_job(rows, tmp_path) -> Any:
+def test_the_network_of_a_run_starts_from_the_seed_of_the_study(rows, tmp_path):
     make = job_maker(rows, tmp_path)
-    method: Method = clex(max_scale=6)
-    fields = {"method": method.identity(), "target_context": 512}
-    return lambda training=None, **changes: make(training, **(fields | changes))
+    method = clex(max_scale=6).identity()
 
-
-def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job):
     def start(seed: int) -> Tensor:
-        model: Any = build(make_job(seed=seed), BASE, torch.device("cpu")).model
+        job = make(method=method, target_context=512, seed=seed)
+        model: Any = build(job, BASE, torch.device("cpu")).model
         found: Tensor = model.model.rotary_emb.up.detach()
         return found
 
