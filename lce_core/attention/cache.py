@@ -77,13 +77,8 @@ class PreallocatedLayer(DynamicLayer):
         self, keys: torch.Tensor, values: torch.Tensor, stop: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         held, rooms = self.get_seq_length(), self._rooms
-        # Methods of DynamicLayer may have replaced `keys` and `values` by tensors of their own.
-        # Copy such tensors into preallocated memory again.
-        own = rooms is None or not held or self.keys.data_ptr() == rooms[0].data_ptr()
-        if rooms is not None and own and stop <= rooms[0].shape[2]:
+        if rooms is not None and stop <= rooms[0].shape[2]:
             return rooms
-        if not own:
-            self._placed.clear()
         # Growing by half keeps the total cost of copies linear in the length of the text.
         tokens = max(self._capacity, stop if rooms is None else stop + stop // 2)
         made = tuple(

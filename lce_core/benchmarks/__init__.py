@@ -4,10 +4,6 @@ Base classes: `PromptBenchmark` for benchmarks that score generated answers, `Te
 benchmarks that score the loss on running text. Both derive from `Benchmark`.
 """
 
-# All imports below are public names of this package.
-# ruff: noqa: F401
-# mypy: implicit-reexport
-
 from __future__ import annotations
 
 from lce_core.benchmarks._base import (
@@ -103,5 +99,90 @@ from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
 from lce_core.kinds import CONTROLS, Kind
 from lce_core.registry import Examples, Registry, Source
+
+__all__ = [
+    "BENCHMARKS",
+    "CONTROLS",
+    "DATA_SETS",
+    "DEFAULT_SPAN",
+    "ESSAYS",
+    "FAITHFUL_DOCUMENTS",
+    "MIN_TEXT",
+    "TINY_TOKENS",
+    "WORDINGS",
+    "Answers",
+    "Benchmark",
+    "CellData",
+    "CellRequest",
+    "CellResult",
+    "DataRow",
+    "DataSet",
+    "Documents",
+    "Examples",
+    "KeyTask",
+    "Kind",
+    "OverText",
+    "Profile",
+    "ProfileName",
+    "Prompt",
+    "PromptBenchmark",
+    "Sample",
+    "Sampled",
+    "Score",
+    "Scored",
+    "Seen",
+    "Sequences",
+    "Source",
+    "Stream",
+    "Table",
+    "TextBenchmark",
+    "TokenIds",
+    "Worded",
+    "calls",
+    "chat_ids",
+    "cut_middle",
+    "cut_middle_to_fit",
+    "cut_windows",
+    "decoded",
+    "document_tokens",
+    "encode",
+    "encoded",
+    "essays",
+    "fact_of_files",
+    "generator",
+    "held_out_documents",
+    "key_ids",
+    "keys_of",
+    "last_that_fits",
+    "long_streams",
+    "margin_score",
+    "marking",
+    "mean_score",
+    "num_windows",
+    "occurrences",
+    "over_document_losses",
+    "over_documents",
+    "over_tokens",
+    "over_windows",
+    "pack_losses",
+    "passed_share",
+    "prompts_sha256",
+    "random_slice",
+    "read_documents",
+    "read_rows",
+    "read_text",
+    "score",
+    "scored_means",
+    "shifted",
+    "spread",
+    "strata",
+    "text_answers",
+    "token_ids",
+    "token_name",
+    "too_long",
+    "window_samples",
+    "window_scores",
+    "without_keys",
+]
 
 BENCHMARKS: Registry[Benchmark] = Registry("lce_core.benchmarks", "BENCHMARK", Benchmark)

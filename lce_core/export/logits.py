@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from lce_core.errors import DataError, LceError
+from lce_core.errors import LceError
 from lce_core.export.runtimes import Stated
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.models._stock import first_line, load_weights, read_config
+from lce_core.models._weights import damaged
 
 TOKENS = 256
 _VOCABULARY, _LAYERS = 128, 8
@@ -63,12 +64,9 @@ def write_tiny(stated: Stated, folder: Path) -> None:
         try:
             built = AutoModelForCausalLM.from_config(read_config(folder))
         except Exception as error:  # transformers raises whatever a value causes
-            raise DataError(
-                "config.json",
-                f"a model that transformers cannot build ({first_line(error)})",
-                "the configuration of a transformers model",
-                "copy or download the model again",
-            ) from error
+            got = f"a model that transformers cannot build ({first_line(error)})"
+            expected = "the configuration of a transformers model"
+            raise damaged("config.json", got, expected) from error
     built.float().save_pretrained(folder)
     known = built.config.to_dict()
     config = {key: known[key] for key in _DEFAULTS if key in known} | config

@@ -15,9 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.errors import DataError, SpecError
+from lce_core.errors import SpecError
 from lce_core.models import read_config_json
-from lce_core.models.hub_model.facts import Facts, checked_facts, language_model_of
+from lce_core.models.hub_model.facts import (
+    Facts,
+    checked_facts,
+    language_model_of,
+    unreadable_rope,
+)
 from lce_core.rope import RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.rope.stated import (
@@ -117,12 +122,7 @@ def read_stated(folder: Path) -> Stated:
         for length in stated.lengths:
             stated.table(stated.reading, length)
     except (KeyError, TypeError, ValueError, ArithmeticError, SpecError) as error:
-        raise DataError(
-            f"{file}: rope_parameters",
-            f"{dict(rope)}, which cannot be read ({type(error).__name__}: {error})",
-            f"valid values for all keys that rope_type {rope['rope_type']!r} needs",
-            "copy or download the model again",
-        ) from error
+        raise unreadable_rope(f"{file}: rope_parameters", rope, error) from error
     return stated
 
 

@@ -21,8 +21,6 @@ from lce_core.models import LanguageModel, LocalLayers
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.records import Record
 
-_RUN = "evaluate it with `lce run`, which supports it"
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -68,9 +66,6 @@ def stock_form(
 
     `length` is a request's; methods whose table depends on it require it. `learned` is the file of
     learned parameters of a method such as CLEX.
-
-    Raises:
-      SpecError: if no stock configuration computes the method; the message says why.
     """
     context = max(geometry.trained_context, length or target)
     lengths = ContextLengths(geometry.trained_context, target, length or target)
@@ -86,15 +81,22 @@ def stock_form(
     table = _shared(method, learned_table(method, geometry, lengths, num_layers, learned))
     own_factor = table.attention_factor / geometry.attention_factor
     if own_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
-        raise SpecError(
-            f"{method.plugin_name}.attention_factor",
-            f"a factor of {own_factor:.4g} for whole heads of {geometry.head_dim}"
-            f" elements, {geometry.rotary_dim} of which are rotated",
-            "a factor of 1, because stock software multiplies only the rotated elements",
-            _RUN,
+        got = (
+            f"a factor of {own_factor:.4g} for whole heads of {geometry.head_dim} elements,"
+            f" {geometry.rotary_dim} of which are rotated"
         )
+        expected = "a factor of 1, because stock software multiplies only the rotated elements"
+        raise _unsupported(method, "attention_factor", got, expected)
     if local is not None and local.theta is None:
-        _refuse_two_tables(method, geometry, table)
+        own = RopeTable(geometry.inv_freq(), geometry.attention_factor)
+        if not agrees(table, own, 0.0):
+            raise _unsupported(
+                method,
+                "rope_table",
+                "new frequencies or attention factor for the layers with full attention alone",
+                "the base model's own, because this stock architecture has one table for all layers"
+                " and its layers with a sliding window keep theirs",
+            )
     parameters = statement(method, geometry, lengths, table, context, only_longrope=only_longrope)
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
@@ -103,15 +105,9 @@ def stock_form(
     return StockForm(parameters, context, table, limit)
 
 
-def _refuse_two_tables(method: Method, geometry: RopeGeometry, table: RopeTable) -> None:
-    if not agrees(table, RopeTable(geometry.inv_freq(), geometry.attention_factor), 0.0):
-        raise SpecError(
-            f"{method.plugin_name}.rope_table",
-            "new frequencies or attention factor for the layers with full attention alone",
-            "the base model's own, because this stock architecture has one table for all layers and"
-            " its layers with a sliding window keep theirs",
-            _RUN,
-        )
+def _unsupported(method: Method, part: str, got: str, expected: str) -> SpecError:
+    remedy = "evaluate it with `lce run`, which supports it"
+    return SpecError(f"{method.plugin_name}.{part}", got, expected, remedy)
 
 
 def learned_table(
@@ -141,35 +137,21 @@ def _refuse_other_attention(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> None:
     if method.logit_scale is not None:
-        raise SpecError(
-            f"{method.plugin_name}.logit_scale",
-            repr(method.logit_scale),
-            "scores without a factor, because stock models have none that depends on the length",
-            _RUN,
-        )
+        got = repr(method.logit_scale)
+        expected = "no factor, because stock models have none that depends on the length"
+        raise _unsupported(method, "logit_scale", got, expected)
     if any(own_layers(method, geometry, lengths, num_layers)):
-        raise SpecError(
-            f"{method.plugin_name}.layer",
-            "layers with frequencies or attention of their own",
-            "the same frequencies and attention in all layers, because the model's stock"
-            " architecture has no others",
-            _RUN,
-        )
+        got = "layers with frequencies or attention of their own"
+        expected = "the same in all layers, because the model's stock architecture has no others"
+        raise _unsupported(method, "layer", got, expected)
     if method.insertion(geometry) is not None:
-        raise SpecError(
-            f"{method.plugin_name}.insertion",
-            "a method that inserts a token of its own into every text",
-            "a method without inserted tokens, because stock software inserts none",
-            _RUN,
-        )
-    scheme = method.attention(geometry, lengths)
-    if scheme is not None:
-        raise SpecError(
-            f"{method.plugin_name}.attention",
-            f"the attention scheme {type(scheme).__name__}",
-            "full attention, because stock models compute no other",
-            _RUN,
-        )
+        got = "a method that inserts a token of its own into every text"
+        expected = "a method without inserted tokens, because stock software inserts none"
+        raise _unsupported(method, "insertion", got, expected)
+    if (scheme := method.attention(geometry, lengths)) is not None:
+        got = f"the attention scheme {type(scheme).__name__}"
+        expected = "full attention, because stock models compute no other"
+        raise _unsupported(method, "attention", got, expected)
 
 
 def _shared(method: Method, table: RopeTable) -> RopeTable:
@@ -178,13 +160,10 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
         return table
     first = table.inv_freq[0]
     if (table.inv_freq != first).any():
-        raise SpecError(
-            f"{method.plugin_name}.rope_table",
-            f"different frequencies for each of {len(table.inv_freq)}"
-            f" {'heads' if method.rotary is None else 'layers or heads'}",
-            "one table for all layers and heads, because stock models have only one",
-            _RUN,
-        )
+        kind = "heads" if method.rotary is None else "layers or heads"
+        got = f"different frequencies for each of {len(table.inv_freq)} {kind}"
+        expected = "one table for all layers and heads, because stock models have only one"
+        raise _unsupported(method, "rope_table", got, expected)
     return replace(table, inv_freq=first.copy())
 
 

@@ -92,9 +92,6 @@ class ExtendedModel:
         """Set the RoPE table and attention scheme for a text, before its first forward pass.
 
         `num_tokens` counts prompt plus answer, without inserted tokens.
-
-        Raises:
-          UnavailableError: if the method does not support that many tokens.
         """
         activate(self.kernel)
         lengths = ContextLengths(self.trained, self.target, num_tokens)

@@ -29,10 +29,12 @@ from lce_core.store.identity import canonical_json
 __all__ = [
     "METHODS",
     "ApproximateMethod",
+    "Base",
     "Family",
     "LayerAttention",
     "LoRA",
     "Method",
+    "OtherBase",
     "ParameterSearch",
     "Parameters",
     "ScaledMethod",
@@ -49,6 +51,10 @@ Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
 """What a method changes in the model. "none" changes nothing. "interpolation" divides RoPE
 frequencies, as if positions were closer together. "base" changes the RoPE base. "dynamic" computes
 new frequencies for each request from the request's length. "approximate" changes the attention."""
+
+
+Base = Annotated[float, Field(gt=1)]
+"""A RoPE base; above 1, so that frequencies decrease."""
 
 
 class EveryNth(BaseModel):
@@ -220,6 +226,17 @@ class ScaledMethod(Method):
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         self.scale_for(lengths)
         super().check(geometry, lengths)
+
+
+class OtherBase(Method):
+    """Base class of methods that replace the RoPE base for all pairs and all request lengths."""
+
+    family = "base"
+
+    base: Base
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        return RopeTable(geometry.inv_freq(self.base))
 
 
 class ApproximateMethod(Method):

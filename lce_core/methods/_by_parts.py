@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lce_core.errors import SpecError
-from lce_core.methods import Family, Method
+from lce_core.methods import Family, Method, ScaledMethod
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 from lce_core.rope.stated import index_ramp, temperature
 
@@ -69,6 +69,16 @@ class ByParts(Method):
         """Return inverse frequencies (pairs,): the mean of the divided and the kept frequency."""
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
+
+
+class ScaledByParts(ScaledMethod, ByParts):
+    """Methods by parts with one scale for all request lengths."""
+
+    scale: float | None = None
+    """Divisor of fully interpolated frequencies; None means target / trained context."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
 
 class WithTemperature(ByParts):

@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.errors import SpecError
-from lce_core.methods import Family, Method
-from lce_core.methods._other_base import Base
+from lce_core.methods import Base, Family, Method
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 _CLIPPED, _PAIRS = 20, 64

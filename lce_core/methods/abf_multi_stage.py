@@ -13,8 +13,7 @@ from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import METHODS, Method, TrainingStage
-from lce_core.methods._other_base import Base
+from lce_core.methods import METHODS, Base, Method, TrainingStage
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 

@@ -68,11 +68,10 @@ class DimensionWisePositions(ApproximateMethod):
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> DimensionWise:
         scales = PUBLISHED[self.scales] if isinstance(self.scales, str) else self.scales
         pairs, groups = geometry.num_pairs, len(scales)
-        window = self.window
-        if window is None:
-            window = max(1, min(1024, geometry.trained_context // 2))
+        nearby = max(1, min(1024, geometry.trained_context // 2))
         return DimensionWise(
-            window=window, scales=tuple(scales[pair * groups // pairs] for pair in range(pairs))
+            window=self.window or nearby,
+            scales=tuple(scales[pair * groups // pairs] for pair in range(pairs)),
         )
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:

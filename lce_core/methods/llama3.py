@@ -12,26 +12,20 @@ from typing import Any
 from pydantic import Field
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import ScaledMethod
-from lce_core.methods._by_parts import ByParts
+from lce_core.methods._by_parts import ScaledByParts
 from lce_core.registry import Source
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import ContextLengths, RopeGeometry
 
 
-class Llama3(ScaledMethod, ByParts):
+class Llama3(ScaledByParts):
     """NTK-by-parts with the limits of Llama 3.1."""
 
-    scale: float | None = None
-    """Divisor of fully interpolated frequencies; None means target / trained context."""
     beta_fast: float = Field(default=4.0, gt=0)
     """A pair that makes at least this many rotations within the trained context stays unchanged;
     `high_freq_factor` in transformers."""
     beta_slow: float = Field(default=1.0, gt=0)
     """The frequency of a pair that makes at most this many rotations within the trained context is
     divided by the full scale; `low_freq_factor` in transformers."""
-
-    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any]:
         return {

@@ -15,18 +15,15 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import ScaledMethod
-from lce_core.methods._by_parts import ByParts
+from lce_core.methods._by_parts import ScaledByParts
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 from lce_core.rope.stated import ramp_ends, temperature
 
 
-class MrRope(ScaledMethod, ByParts):
+class MrRope(ScaledByParts):
     """Powers of the scale along YaRN's ramp, with an attention temperature."""
 
-    scale: float | None = None
-    """Divisor of fully interpolated frequencies; None means target / trained context."""
     form: Literal["uniform", "progressive", "tail_spline", "binomial"] = "progressive"
     """How the exponent grows along the ramp: in equal steps (MrRoPE-Uni), ever faster (MrRoPE-Pro),
     ever slower (TailSpline), or fastest in the middle (TailSpline's binomial form)."""

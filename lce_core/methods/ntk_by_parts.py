@@ -7,20 +7,12 @@ pair within the trained context. The older "PartNTK" of the authors' code is a d
 from __future__ import annotations
 
 from lce_core.evidence import EXACT, frequencies, value
-from lce_core.methods import ScaledMethod
-from lce_core.methods._by_parts import ByParts
+from lce_core.methods._by_parts import ScaledByParts
 from lce_core.registry import Source
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class NtkByParts(ScaledMethod, ByParts):
+class NtkByParts(ScaledByParts):
     """Keeps fast frequencies, divides slow ones by the scale, and mixes both between."""
-
-    scale: float | None = None
-    """Divisor of fully interpolated frequencies; None means target / trained context."""
-
-    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
 
 METHOD = NtkByParts

@@ -28,10 +28,8 @@ class ReRope(ApproximateMethod):
     constant."""
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> Rectified:
-        window = self.window
-        if window is None:
-            window = max(1, min(512, geometry.trained_context // 2))
-        return Rectified(window=window, leak=self.leak)
+        nearby = max(1, min(512, geometry.trained_context // 2))
+        return Rectified(window=self.window or nearby, leak=self.leak)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
         if self.leak is None:

@@ -14,18 +14,15 @@ from typing import Literal
 import numpy as np
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import ScaledMethod
-from lce_core.methods._by_parts import WithTemperature
+from lce_core.methods._by_parts import ScaledByParts, WithTemperature
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class Resonance(ScaledMethod, WithTemperature):
+class Resonance(ScaledByParts, WithTemperature):
     """YaRN, PI, NTK-aware or no scaling, with wavelengths of whole tokens."""
 
-    scale: float | None = None
-    """Divisor of fully interpolated frequencies; None means target / trained context."""
     over: Literal["yarn", "pi", "ntk_aware", "none"] = "yarn"
     """Method whose wavelengths are rounded; "none" rounds those of the base model."""
 

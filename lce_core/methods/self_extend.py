@@ -33,10 +33,8 @@ class SelfExtend(ApproximateMethod):
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> GroupedNeighbour:
         trained = geometry.trained_context
         group = max(1, min(64, trained // 8)) if self.group is None else self.group
-        window = self.window
-        if window is None:
-            window = max(group, min(1024, trained // 2) // group * group)
-        return GroupedNeighbour(window=window, group=group)
+        nearby = max(group, min(1024, trained // 2) // group * group)
+        return GroupedNeighbour(window=self.window or nearby, group=group)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int:
         scheme = self.attention(geometry, lengths)
@@ -51,13 +49,7 @@ class SelfExtend(ApproximateMethod):
                 f"a multiple of the group, {scheme.group}",
                 f"write {-(-scheme.window // scheme.group) * scheme.group}",
             )
-        if scheme.window >= geometry.trained_context:
-            raise SpecError(
-                "self_extend.window",
-                scheme.window,
-                f"a window smaller than the trained context of {geometry.trained_context} tokens",
-                "write a smaller window and group, or remove both keys",
-            )
+        self.check_trained("window", scheme.window, geometry)
 
 
 METHOD = SelfExtend

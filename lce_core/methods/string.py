@@ -9,7 +9,6 @@ Longer requests are computed too, as without a method. Queries and keys are mult
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -19,8 +18,9 @@ from lce_core.evidence import value
 from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.stated import temperature
 
-FACTOR = 0.1 * math.log(2) + 1
+FACTOR = temperature(2)
 """Factor of queries and keys at every length."""
 
 

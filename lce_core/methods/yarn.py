@@ -11,17 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import ScaledMethod
-from lce_core.methods._by_parts import WithTemperature
+from lce_core.methods._by_parts import ScaledByParts, WithTemperature
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class Yarn(ScaledMethod, WithTemperature):
+class Yarn(ScaledByParts, WithTemperature):
     """NTK-by-parts with a choice of two ramps, and with an attention temperature."""
-
-    scale: float | None = None
-    """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         return self.table(geometry, self.scale_for(lengths))

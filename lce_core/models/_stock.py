@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import cached, fetch
 from lce_core.models import LanguageModel, require_files
+from lce_core.models._weights import damaged
 from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -203,24 +204,16 @@ def load_weights(
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise DataError(
-            place,
-            f"no readable safetensors weights ({first_line(error)})",
-            "the model's weights as safetensors",
-            "copy or download the model again",
-        ) from error
+        got = f"no readable safetensors weights ({first_line(error)})"
+        raise damaged(place, got, "the model's weights as safetensors") from error
     model: PreTrainedModel
     model, info = found
     if gemma3:
         # Otherwise checkpoints would be saved with the prefixes.
         found[0]._weight_conversions = None
     if missing := sorted(info["missing_keys"]):
-        raise DataError(
-            place,
-            f"a checkpoint without {len(missing)} of the model's tensors (first {missing[0]!r})",
-            "every tensor of the model",
-            "copy or download the model again",
-        )
+        got = f"a checkpoint without {len(missing)} of the model's tensors (first {missing[0]!r})"
+        raise damaged(place, got, "every tensor of the model")
     return model
 
 
@@ -233,12 +226,9 @@ def read_config(folder: Path) -> PretrainedConfig:
             folder, trust_remote_code=False, local_files_only=True
         )
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise DataError(
-            folder / "config.json",
-            f"no readable model configuration ({first_line(error)})",
-            "the configuration of a transformers model",
-            "copy or download the model again",
-        ) from error
+        got = f"no readable model configuration ({first_line(error)})"
+        expected = "the configuration of a transformers model"
+        raise damaged(folder / "config.json", got, expected) from error
     text: PretrainedConfig = found.get_text_config()
     return text
 

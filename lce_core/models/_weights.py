@@ -24,6 +24,10 @@ _DTYPES = (None, "float16", "bfloat16", "float32", "float64")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
+def damaged(file: Path | str, got: str, expected: str) -> DataError:
+    return DataError(file, got, expected, "copy or download the model again")
+
+
 def read_config_json(folder: Path) -> dict[str, Any]:
     """Return config.json without transformers' default values.
 
@@ -36,12 +40,9 @@ def read_config_json(folder: Path) -> dict[str, Any]:
         if not isinstance(config, dict):
             raise ValueError(f"a JSON value of type {type(config).__name__}")
     except (OSError, ValueError) as error:
-        raise DataError(
-            file,
-            f"no readable configuration ({type(error).__name__}: {error})",
-            "a JSON object, the config.json of a transformers model",
-            "copy or download the model again",
-        ) from error
+        got = f"no readable configuration ({type(error).__name__}: {error})"
+        expected = "a JSON object, the config.json of a transformers model"
+        raise damaged(file, got, expected) from error
     _refuse_code(config, file)
     return config
 
@@ -51,9 +52,6 @@ def require_files(folder: Path) -> None:
 
     transformers and safetensors open whatever has the right name, and a FIFO or device would block
     them for ever.
-
-    Raises:
-      DataError: if a file is something else.
     """
     with contextlib.suppress(OSError):  # whoever reads an unreadable folder reports it
         for file in sorted(folder.iterdir()):
@@ -74,7 +72,7 @@ def _require_file(file: Path) -> None:
     except OSError:
         return
     if odd:
-        raise DataError(file, odd, "a file", "copy or download the model again")
+        raise damaged(file, odd, "a file")
 
 
 def _refuse_code(config: dict[str, Any], file: Path) -> None:

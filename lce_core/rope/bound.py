@@ -87,9 +87,9 @@ def first_negative(inv_freq: Frequencies, length: int = SEARCHED) -> int | None:
     return None
 
 
-def bounded_length(inv_freq: Frequencies, searched: int = SEARCHED) -> int | None:
-    """Return L_theta in tokens; None if B_m is non-negative at all distances up to `searched`."""
-    first = first_negative(inv_freq, searched)
+def bounded_length(inv_freq: Frequencies) -> int | None:
+    """Return L_theta in tokens; None if B_m is non-negative at all distances up to `SEARCHED`."""
+    first = first_negative(inv_freq)
     return None if first is None else first - 1
 
 

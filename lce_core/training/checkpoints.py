@@ -122,9 +122,6 @@ def find_point(folder: Path, identity: str) -> Point | None:
     """Return the folder's latest readable resume point of run `identity`; None if there is none.
 
     After a damaged point the run repeats some steps, with the same result.
-
-    Raises:
-      StoreError: if the folder holds a point of another run.
     """
     for point in _points(folder):
         facts = _facts(point.path / "point.json")

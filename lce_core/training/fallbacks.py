@@ -58,9 +58,6 @@ def worth_trying(
     The list starts with the first job whose estimated memory fits `capacity` bytes; if none fits,
     it contains only the last fallback. If the memory is unknown, or `gradient_checkpointing` is not
     "auto", the list starts with `job` itself.
-
-    Raises:
-      SpecError: if weights, gradients, moments and EMA alone exceed the memory.
     """
     found = all_fallbacks(job, base.shape.num_layers)
     half = f"attention:{base.shape.num_layers // 2}"

@@ -239,7 +239,7 @@ def test_a_pair_without_rotation_adds_one_to_every_sum_of_cosines():
 
 
 def test_factors_and_lengths_that_are_not_positive_are_refused():
-    for factor in (0.0, -1.0, float("inf"), float("nan")):
+    for factor in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(SpecError, match="attention factor"):
             RopeTable(np.ones(4), factor)
     for lengths in ((0, 1, 1), (1, 0, 1), (1, 1, -5)):

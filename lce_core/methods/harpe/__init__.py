@@ -16,8 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Method
-from lce_core.methods._other_base import Base
+from lce_core.methods import Base, Method
 from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable

@@ -84,12 +84,6 @@ class Extrema:
     troughs: Positions
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    base: int
-    extrema: Extrema
-
-
 PUBLISHED = SearchSettings()
 
 
@@ -102,17 +96,13 @@ def search_bases(
     # The matrices are so small that threads of BLAS cost more time than they save: 10 times as much
     # on a busy machine, where they wait for each other.
     with _one_thread():
-        left = [
-            _Candidate(base, main_extrema(base, rotary_dim, settings))
-            for base in settings.candidates
-        ]
-    first = left.pop(0)
-    chosen, unmet = [first.base], first.extrema
+        left = {base: main_extrema(base, rotary_dim, settings) for base in settings.candidates}
+    chosen, unmet = [settings.lowest], left.pop(settings.lowest)
     while len(chosen) < count:
-        best = min(left, key=lambda c: _rank(c, unmet, settings.radius))
-        left.remove(best)
-        chosen.append(best.base)
-        unmet = _still_unmet(unmet, best.extrema)
+        # Of equal ranks the smaller base wins: candidates ascend.
+        best = min(left, key=lambda base: _rank(left[base], unmet, settings.radius))
+        chosen.append(best)
+        unmet = _still_unmet(unmet, left.pop(best))
     return tuple(chosen)
 
 
@@ -201,17 +191,17 @@ def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
     return Extrema(peaks[~np.isin(peaks, troughs)], troughs[~np.isin(troughs, peaks)])
 
 
-def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, float, int]:
-    """Rank by uncovered opposite extrema within `radius`, then squared distance, then base."""
+def _rank(candidate: Extrema, unmet: Extrema, radius: int) -> tuple[int, float]:
+    """Rank by uncovered opposite extrema within `radius`, then by squared distance."""
     gaps = np.concatenate(
         [
-            np.subtract.outer(candidate.extrema.peaks, unmet.troughs).ravel(),
-            np.subtract.outer(candidate.extrema.troughs, unmet.peaks).ravel(),
+            np.subtract.outer(candidate.peaks, unmet.troughs).ravel(),
+            np.subtract.outer(candidate.troughs, unmet.peaks).ravel(),
         ]
     )
     meetings = gaps[np.abs(gaps) <= radius]
     spread = float((meetings**2).mean()) if meetings.size else float("inf")
-    return -meetings.size, spread, candidate.base
+    return -meetings.size, spread
 
 
 def _one_thread() -> AbstractContextManager[object]:

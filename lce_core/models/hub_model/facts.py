@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from lce_core.errors import DataError, LceError, SpecError
 from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
+from lce_core.models._weights import damaged
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
 from lce_core.rope.architectures import (
@@ -119,12 +120,9 @@ def checked_facts(config: Config, file: Path, trained_context: int | None) -> Fa
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).replace("\n", " ")
-        raise DataError(
-            file,
-            f"a value of the wrong type or size ({type(error).__name__}: {reason:.200})",
-            "a config.json as transformers writes it for this model type",
-            "copy or download the model again",
-        ) from error
+        got = f"a value of the wrong type or size ({type(error).__name__}: {reason:.200})"
+        expected = "a config.json as transformers writes it for this model type"
+        raise damaged(file, got, expected) from error
     try:
         _ = facts.geometry
     except SpecError as error:
@@ -257,14 +255,16 @@ def _scaling(
             multipliers = table.inv_freq / plain.inv_freq()
         contexts = _scaled_contexts(rope, int(context))
     except (KeyError, TypeError, ValueError, ArithmeticError, SpecError) as error:
-        raise DataError(
-            f"{where}: {rope_key(config)}",
-            f"{rope}, which cannot be read ({type(error).__name__}: {error})",
-            f"valid values for all keys that rope_type {rope['rope_type']!r} needs",
-            "copy or download the model again",
-        ) from error
+        raise unreadable_rope(f"{where}: {rope_key(config)}", rope, error) from error
     multiples = tuple(multipliers.tolist())
     return Scaling(rope["rope_type"], multiples, table.attention_factor), contexts
+
+
+def unreadable_rope(where: str, rope: Config, error: Exception) -> DataError:
+    got = f"{dict(rope)}, which cannot be read ({type(error).__name__}: {error})"
+    return damaged(
+        where, got, f"valid values for all keys that rope_type {rope['rope_type']!r} needs"
+    )
 
 
 def _scaled_contexts(rope: Config, largest: int) -> set[int]:
@@ -424,9 +424,5 @@ def _before_chunks(config: Config) -> Any:
 
 
 def _no_number(where: str, key: str, given: object, expected: str) -> DataError:
-    return DataError(
-        f"{where}: {key}",
-        "nothing" if given is None else repr(given),
-        f"{expected} for this key",
-        "copy or download the model again",
-    )
+    got = "nothing" if given is None else repr(given)
+    return damaged(f"{where}: {key}", got, f"{expected} for this key")

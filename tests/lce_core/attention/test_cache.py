@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import DynamicCache
 
-from lce_core.attention.cache import PreallocatedCache, PreallocatedLayer
+from lce_core.attention.cache import PreallocatedCache
 from lce_core.attention.placement import PlacedKeys, Placement
 from lce_core.attention.schemes import Line
 from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
@@ -60,14 +60,6 @@ def test_what_is_there_stays_where_it_is():
     # More room is made where texts are longer than was said.
     cache.update(step * 99, step, 0)
     assert layer.keys[0, 0, :, 0].tolist() == [1.0] * 5 + list(range(35)) + [99.0]
-
-
-def test_what_methods_of_the_base_class_put_there_is_taken_over():
-    layer = PreallocatedLayer(10)
-    layer.update(torch.arange(6.0).view(2, 1, 3, 1), torch.zeros(2, 1, 3, 1))
-    layer.batch_repeat_interleave(2)
-    layer.update(torch.full((4, 1, 1, 1), 9.0), torch.zeros(4, 1, 1, 1))
-    assert layer.keys[:, 0, :, 0].tolist() == [[0, 1, 2, 9]] * 2 + [[3, 4, 5, 9]] * 2
 
 
 @given(

@@ -1,7 +1,7 @@
 """Kernels of models without schemes: on the CPU dense stand-ins run, marked `gpu` the real ones."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -15,9 +15,9 @@ from torch.nn.attention import varlen as torch_varlen
 from lce_core.attention import causal, flash
 from lce_core.attention import stock as functions
 from lce_core.attention.observed import KernelWatch
+from lce_core.attention.schemes import FullCausal
 from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
 from lce_core.errors import SpecError
-from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.extension import extending, kernels
 from lce_core.extension.extended_model import ExtendedModel
@@ -174,6 +174,8 @@ def test_a_gpu_runs_what_it_has(monkeypatch):
     def chosen(kernel: Any) -> str:
         return kernels.choose(CUDA, torch.bfloat16, kernel)
 
+    assert kernels.choose(CUDA, torch.float32, "auto", FullCausal()) == "blocked"
+    assert kernels.choose(CUDA, torch.bfloat16, "flash", FullCausal()) == "torch_flash"
     for device in (torch.device("cpu"), CUDA):
         with pytest.raises(SpecError, match=r"or use one of auto, sdpa$"):
             kernels.choose(device, torch.float32, "flash")
@@ -214,53 +216,6 @@ def test_the_kernel_that_ran_is_recorded(flash3, tokens_of_a_text):
         assert watch.names() == expected
         assert part.output.shape == states[0].shape
         assert part.lse.shape == states[0].shape[:3]
-
-
-@pytest.fixture
-def asked(monkeypatch) -> list[tuple[str, int]]:
-    """Log which backend computes whole texts, and their lengths; 8 tokens are a known shape."""
-    log: list[tuple[str, int]] = []
-
-    def noted(name: str, attend: Callable[..., Any], place: int) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if args[place].shape[2] == args[place + 1].shape[2]:
-                log.append((name, args[place].shape[2]))
-            return attend(*args, **kwargs)
-
-        return run
-
-    def patch(module: Any, function: str, name: str, place: int) -> None:
-        monkeypatch.setattr(module, function, noted(name, getattr(module, function), place))
-
-    patch(functions, "sdpa_attention_forward", "sdpa", 1)
-    patch(causal, "scaled_dot_product_attention", "sdpa", 0)
-    patch(causal, "attend_causal", "torch_flash", 0)
-    monkeypatch.setattr(causal, "_PLANNED_TOKENS", 8)
-    monkeypatch.setattr(causal, "backend", lambda *_: "torch_flash")
-    return log
-
-
-@pytest.mark.parametrize("name", ["none", "harpe"])
-def test_texts_of_new_lengths_do_not_make_cudnn_build_plans(asked, name):
-    model = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
-    model.begin_request(40)
-    lengths = (5, 8, 11, 16)
-    texts = [(np.asarray(tokens(n - 1, seed=n)[0]), np.arange(2)) for n in lengths]
-    found = continuation_log_likelihoods(model, texts, batch_tokens=64, share_prefixes=False)
-    assert set(asked) == {("torch_flash", 5), ("sdpa", 8), ("torch_flash", 11), ("sdpa", 16)}
-    plain = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(causal, "backend", lambda *_: "torch_flash_cpu")
-        asked.clear()
-        expected = continuation_log_likelihoods(plain, texts, batch_tokens=64, share_prefixes=False)
-    assert {kernel for kernel, _ in asked} == {"sdpa"}
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_training_rows_keep_one_plan(asked):
-    model = runs(stock(BASES[0]).train(), BASES[0], "sdpa", training=True)
-    model.hidden_states(tokens(11)).sum().backward()
-    assert set(asked) == {("sdpa", 11)}
 
 
 @over_shapes

@@ -11,7 +11,6 @@ from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import causal
 from lce_core.attention import stock as stock_attention
-from lce_core.attention.flash import attend_causal
 from lce_core.contracts.tiny_models import TARGET, stock, tokens
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
@@ -57,33 +56,6 @@ def test_pieces_have_no_mask_and_equal_one_pass(base, cuts):
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole(base), rtol=1e-4, atol=1e-4)
 
 
-@over_bases
-def test_single_tokens_pass_through_our_kernel_where_torch_would_plan_each_length_anew(
-    base, monkeypatch
-):
-    """As with CUDA's flash kernel in half precision; here the same path computes on the CPU."""
-    passed: list[int] = []
-
-    def noted(query: torch.Tensor, *rest: Any) -> Any:
-        passed.append(query.shape[2])
-        return attend_causal(query, *rest)
-
-    monkeypatch.setattr(causal, "attend_causal", noted)
-    monkeypatch.setattr(causal, "backend", lambda *_: "torch_flash")
-    model, cache = extended(base), DynamicCache()
-    pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split((38, 1, 1), dim=1)]
-    assert passed.count(1) == 2 * model.model.config.num_hidden_layers
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole(base), rtol=1e-4, atol=1e-4)
-
-
-@over_bases
-def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(base, monkeypatch):
-    for module in (stock_attention, causal):
-        monkeypatch.setattr(module, "kernel_for", lambda *_: "spread")
-    states = extended(base).hidden_states(tokens(40), DynamicCache())
-    torch.testing.assert_close(states, whole(base), rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("groups", [1, 3])
 def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(groups, monkeypatch):
     torch.manual_seed(5)
@@ -119,6 +91,18 @@ def test_the_kernel_follows_device_type_and_shape(
     )
     with torch.no_grad():
         assert causal.kernel_for(query, key) == expected
+
+
+def test_cudnn_builds_plans_only_for_shapes_that_come_again(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(causal, "_PLANNED_TOKENS", 8)
+    place = {"device": torch.device("cuda"), "dtype": torch.bfloat16}
+    texts: list[Any] = [SimpleNamespace(shape=(1, 1, n, 8), **place) for n in (5, 8, 11, 16)]
+    with torch.no_grad():
+        found = [causal.kernel_for(text, text) for text in texts]
+    assert found == ["flash", "sdpa", "flash", "sdpa"]
+    with torch.enable_grad():  # training rows
+        assert causal.kernel_for(texts[0], texts[0]) == "sdpa"
 
 
 @over_bases

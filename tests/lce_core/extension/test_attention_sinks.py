@@ -87,27 +87,21 @@ CUTS = [None, (3, 4, 5, 6, 7, 17, 18, 19, 30)]
 SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 
 
-@pytest.mark.parametrize("kind", ROPES)
-def test_no_extension_equals_the_stock_model(kind, folders):
-    ids = tokens(40)
-    expected = stock(ROPES[kind])(ids).logits
-    for cuts in CUTS:
-        agree(logits(folders[kind], method("none"), ids, cuts), expected)
-
-
 @pytest.mark.parametrize(
-    ("name", "full"),
+    ("kind", "name", "full"),
     [
-        ("pi", {"rope_type": "linear", "factor": 4.0}),
-        ("yarn", SCALED),
-        ("abf_single_stage", {"rope_theta": 5e6}),
+        ("plain", "none", None),
+        ("yarn", "none", None),
+        ("plain", "pi", {"rope_type": "linear", "factor": 4.0}),
+        ("plain", "yarn", SCALED),
+        ("plain", "abf_single_stage", {"rope_theta": 5e6}),
     ],
 )
-def test_a_method_changes_the_full_layers_alone(name, full, folders):
+def test_a_method_changes_the_full_layers_alone(kind, name, full, folders):
     ids = tokens(40)
-    expected = stock(PLAIN, full)(ids).logits
+    expected = stock(ROPES[kind], full)(ids).logits
     for cuts in CUTS:
-        agree(logits(folders["plain"], method(name), ids, cuts), expected)
+        agree(logits(folders[kind], method(name), ids, cuts), expected)
 
 
 def test_a_scaled_model_is_extended_from_its_scaling(folders):

@@ -13,7 +13,6 @@ from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.contracts.tiny_models import (
     BASES,
     TARGET,
-    TRAINED,
     VOCABULARY,
     Tiny,
     logits,
@@ -23,59 +22,13 @@ from lce_core.contracts.tiny_models import (
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension import kernels
 from lce_core.extension.extending import extend, use_kernel
-from lce_core.methods import Method
 from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import RopeGeometry, RopeTable
 from tests.support.extended_models import method, over_bases
 
 
-@over_bases
-@pytest.mark.parametrize(
-    ("name", "parameters", "rope"),
-    [
-        ("none", {}, {}),
-        ("pi", {}, {"rope_type": "linear", "factor": 4.0}),
-        ("ntk_frozen", {}, {"rope_type": "dynamic", "factor": 2.0}),
-        ("ntk_32k", {"factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0}),
-        ("dynamic_pi", {}, {"rope_type": "linear", "factor": 4.0}),
-        ("dynamic_ntk_aware", {}, {"rope_type": "dynamic", "factor": 1.0}),
-        ("abf_single_stage", {}, {"rope_theta": 5e6}),
-        ("harpe", {"bases": [3e6] * 4}, {"rope_theta": 3e6}),
-    ],
-)
-def test_frequency_methods_equal_stock_models_with_that_scaling(base, name, parameters, rope):
-    ids = tokens(TARGET)
-    expected = stock(base, **rope)(ids).logits
-    output = logits(extend(stock(base), base, method(name, **parameters), target=TARGET), ids)
-    # Stock tables are float32.
-    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["yarn", "dynamic_yarn"])
-@pytest.mark.parametrize("base", BASES[:2], ids=["llama", "llama-gqa"])
-def test_yarn_equals_a_stock_yarn_model(base, name):
-    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
-    ids = tokens(TARGET)
-    expected = stock(base, **rope)(ids).logits
-    output = logits(extend(stock(base), base, method(name), target=TARGET), ids)
-    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
-
-
-class PerHead(Method):
-    """Another base for every head."""
-
-    family = "base"
-
-    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        bases = [1e4 * (1 + head) for head in range(geometry.num_heads)]
-        return RopeTable(np.stack([geometry.inv_freq(theta) for theta in bases]))
-
-
-PerHead.plugin_name = "per_head"
-
-
 def test_a_request_can_be_trained_on_after_it_was_evaluated_in_inference_mode():
-    for chosen in (method("yarn"), PerHead()):
+    for chosen in (method("yarn"), method("harpe", bases=[1e4, 2e4, 3e4, 4e4])):
         extended = extend(stock(BASES[0]), BASES[0], chosen, target=TARGET)
         extended.begin_request(20)
         with torch.inference_mode():

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor
 
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
@@ -17,15 +16,11 @@ from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.extension.learned import LEARNED
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.training.assembly import build
-from lce_core.training.job import TrainingJob
-from lce_core.training.run import run
-from tests.support.extended_models import over_bases
-from tests.support.training_jobs import BASE, job_maker, silent, weights
+from tests.support.training_jobs import BASE, job_maker
 
 SMALL = RopeGeometry(16, 16, 2, 2, theta=5e5, trained_context=64)
 
@@ -228,21 +223,6 @@ def test_announced_rows_count_in_training_mode_only_and_until_the_next_request()
     assert torch.equal(rotary(x, positions)[0].detach(), expected)
 
 
-@over_bases
-def test_a_learned_model_answers_alike_in_any_order_with_and_without_cache(base):
-    extended, short, long = taught(base), tokens(12), tokens(40)
-    with torch.no_grad():
-        first = [logits(extended, ids) for ids in (short, long)]
-        second = [logits(extended, ids) for ids in (long, short)]
-        assert torch.equal(first[0], second[1])
-        assert torch.equal(first[1], second[0])
-        cached = logits(extended, long, (7, 8, 30))
-        torch.testing.assert_close(cached, first[1], rtol=1e-9, atol=1e-9)
-        frozen = extend(stock(base), base, clex(), target=TARGET)
-        assert torch.equal(logits(frozen, short), first[0])
-        assert (logits(frozen, long) - first[1]).abs().max() > 1e-3
-
-
 def test_new_weights_are_in_force_from_the_next_request_on_and_exact_in_half_precision():
     extended, ids = taught(BASES[0]), tokens(40)
     rotary: Any = extended.model.model.rotary_emb
@@ -286,21 +266,13 @@ def test_scales_follow_the_target_and_the_request():
     assert found == given
 
 
-@pytest.fixture
-def make_job(rows, tmp_path) -> Any:
+def test_the_network_of_a_run_starts_from_the_seed_of_the_study(rows, tmp_path):
     make = job_maker(rows, tmp_path)
-    method: Method = clex(max_scale=6)
-    fields = {"method": method.identity(), "target_context": 512}
-    return lambda training=None, **changes: make(training, **(fields | changes))
+    method = clex(max_scale=6).identity()
 
-
-def learned(job: TrainingJob) -> dict[str, Tensor]:
-    return load_file(job.out / "model" / LEARNED)
-
-
-def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job):
     def start(seed: int) -> Tensor:
-        model: Any = build(make_job(seed=seed), BASE, torch.device("cpu")).model
+        job = make(method=method, target_context=512, seed=seed)
+        model: Any = build(job, BASE, torch.device("cpu")).model
         found: Tensor = model.model.rotary_emb.up.detach()
         return found
 
@@ -310,21 +282,3 @@ def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job):
     drawn = torch.empty_like(found)
     drawn.uniform_(-bound, bound, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(found, drawn)
-
-
-def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job):
-    job = make_job()
-    run(job, silent)
-    found, start = learned(job), rotary_of(BASE.geometry)
-    assert found.keys() == {"up", "down"}
-    assert not torch.equal(found["up"], start.up)
-    assert found["down"].any()
-    assert not [name for name in weights(job) if "rotary" in name]
-    model = BASE.load(job.out / "model", torch.bfloat16)
-    path = job.out / "model" / LEARNED
-    extended = extend(model, BASE, clex(max_scale=6), target=512, learned=path)
-    extended.begin_request(512)
-    rotary: Any = extended.model.model.rotary_emb
-    expected = reference(BASE.geometry, found["up"], found["down"], 4)
-    np.testing.assert_allclose(rotary.table.inv_freq, expected, rtol=1e-5)
-    assert np.abs(np.log(expected / clex().untrained(BASE.geometry, 4))).max() > 1e-3

@@ -5,19 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy, embedding, linear, silu
 
-from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
-from lce_core.errors import SpecError
+from lce_core.contracts.tiny_models import BASES, TARGET, logits, stock, tokens
 from lce_core.evaluation.decoding import generate
-from lce_core.export.stock_form import stock_form
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED
 from lce_core.models import LanguageModel
-from lce_core.rope.stated import stated_table
 from lce_core.training.recomputation import enable
 from lce_core.training.run import run
 from tests.support.extended_models import method
@@ -164,20 +161,3 @@ def test_a_checkpoint_keeps_what_training_learned_and_is_used(sharing, rows, tmp
     np.testing.assert_allclose(table, expected, rtol=1e-12)
     # Casting the model rounds no frequency.
     assert rotary.log_multipliers.dtype == torch.float32
-
-
-def test_only_frequencies_that_all_layers_share_are_exported(tmp_path):
-    geometry, path = BASES[1].geometry, tmp_path / LEARNED
-    for sharing, shape in (("all", (1, 1)), ("layer", (2, 1)), ("head", (2, 2))):
-        drawn = torch.randn(*shape, 4, generator=torch.Generator().manual_seed(1))
-        save_file({"log_multipliers": drawn}, path)
-        chosen = method("learned_rope", sharing=sharing)
-        if sharing == "all":
-            form = stock_form(chosen, geometry, 2, TARGET, learned=path)
-            expected = geometry.inv_freq() * drawn[0, 0].double().exp().numpy()
-            table = stated_table(form.rope_parameters, geometry, TARGET, TRAINED)
-            np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-12)
-            continue
-        rows = shape[0] * shape[1]
-        with pytest.raises(SpecError, match=f"for each of {rows} layers or heads; expected one"):
-            stock_form(chosen, geometry, 2, TARGET, learned=path)

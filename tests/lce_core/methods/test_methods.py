@@ -296,13 +296,6 @@ def test_query_heads_of_a_key_value_head_share_a_base(bases, heads, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out():
-    # With 65536 tokens of context the ramp is from 40 to 65, beyond the last pair, 63.
-    geometry, share = shape(128, 1e4, 65536), (63 - 40) / (65 - 40)
-    slowest = make("yarn", scale=4.0).rope_table(geometry, unextended(geometry)).inv_freq[-1]
-    assert slowest == pytest.approx(geometry.inv_freq()[-1] * (share / 4 + 1 - share), rel=1e-12)
-
-
 def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
     pairs = [15, 20, 25, 30, 35, 40, 45, 46]
     base = LLAMA2_7B.inv_freq()[pairs]
@@ -336,7 +329,7 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
         ("dpe", {"window": 128}, r"dpe\.window: got 128; expected at most 127"),
         ("dpe", {"scales": 17 * [2]}, r"dpe\.scales: got 17 scales; .* 16 frequency"),
         ("self_extend", {"window": 60, "group": 16}, "multiple of the group.*write 64"),
-        ("self_extend", {"window": 128, "group": 16}, "smaller than the trained context"),
+        ("self_extend", {"window": 128, "group": 16}, "at most 127, .*training"),
         ("harpe", {"bases": [1e6]}, r"harpe\.bases: got 1 bases; .*each of the 2 query heads"),
         ("harpe", {"stride": 5_000_000}, "2 bases to choose; expected 1 to 1 bases"),
         ("longlora", {"num_groups": 3}, r"longlora\.num_groups: got 3 .*multiple of 6"),

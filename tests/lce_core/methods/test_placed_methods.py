@@ -1,5 +1,5 @@
-"""Dual Chunk Attention, STRING and DPE against their formulas in numpy: positions of each query,
-or a distance for each pair of elements."""
+"""Dual Chunk Attention, STRING, DPE and LaMPE against their formulas in numpy: positions of each
+query, or a distance for each pair of elements."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.attention import windowed
-from lce_core.attention.causal import full_causal
-from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.schemes import FullCausal, GroupedNeighbour
 from lce_core.evidence import LLAMA2_7B
 from lce_core.methods import METHODS, dca
 from lce_core.methods.dca import DualChunk
 from lce_core.methods.dpe import PUBLISHED, DimensionWise
+from lce_core.methods.lampe import Mapped
 from lce_core.methods.string import Shifted
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.oracles.placed_attention import (
@@ -37,6 +35,14 @@ DIMENSIONS = st.builds(
 )
 
 
+@st.composite
+def maps(draw: st.DrawFn) -> Mapped:
+    length = draw(st.integers(2, 80))
+    window = draw(st.integers(1, length // 2))
+    outer, positions = draw(st.integers(window + 1, length)), draw(st.integers(1, 100))
+    return Mapped(window=window, length=length, positions=positions, outer=outer)
+
+
 def of_chunks(scheme: DualChunk, parts: States) -> np.ndarray:
     """The formula of section 3: P_k = j mod c, and P_q for the same, the next, any later chunk."""
     places = np.arange(parts[0].shape[2])
@@ -53,6 +59,20 @@ def shifted(scheme: Shifted, parts: States) -> np.ndarray:
     far = places[:, None] - places >= scheme.window
     queries = [places, places - scheme.window + scheme.shifted]
     return attended(parts, TABLE.inv_freq, queries, far.astype(int), places)
+
+
+def mapped(scheme: Mapped, parts: States) -> np.ndarray:
+    window, outer, places = scheme.window, scheme.outer, np.arange(parts[0].shape[2])
+    mapping = np.array([p * scheme.positions // (scheme.length - 1) for p in range(80)])
+    # The mapped distance from token w to the first is w - 1. The distance of `outer` tokens is 1
+    # more than the mapped one of the token before.
+    first = window - 1 - mapping[window]
+    second = outer - 1 - (mapping[outer - 1] + first)
+    apart = places[:, None] - places
+    kinds = (apart >= window).astype(int) + (apart >= outer)
+    mapping = mapping[places]
+    queries = [places, mapping + first, places - second]
+    return attended(parts, TABLE.inv_freq, queries, kinds, np.stack([places, mapping, places]))
 
 
 def by_dimension(scheme: DimensionWise, parts: States) -> np.ndarray:
@@ -89,25 +109,19 @@ def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
         (CHUNKS, dca.attend, of_chunks),
         (SHIFTS, windowed.attend, shifted),
         (DIMENSIONS, windowed.attend, by_dimension),
+        (maps(), windowed.attend, mapped),
     ],
-    ids=["dca", "string", "dpe"],
+    ids=["dca", "string", "dpe", "lampe"],
 )
 @given(st.integers(1, 80), st.data())
 def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(sizes, kernel, formula, tokens, data):
-    scheme, parts = data.draw(sizes), random_states(tokens)
+    scheme = data.draw(sizes)
+    parts = random_states(min(tokens, getattr(scheme, "length", tokens)))
+    tokens = parts[0].shape[2]
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     output = in_chunks(kernel, scheme, parts, TABLE, cuts)
     expected = torch.from_numpy(formula(scheme, parts))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-@given(CHUNKS, st.data())
-def test_up_to_one_chunk_it_is_rope(scheme, data):
-    tokens = data.draw(st.integers(1, scheme.chunk - scheme.window))
-    parts = random_states(tokens)
-    rope = full_causal(FullCausal(), AttentionInputs(*parts, TABLE, 0, SCALING))
-    output = dca.attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))
-    torch.testing.assert_close(output, rope, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -128,15 +142,6 @@ def test_a_request_with_less_than_the_window_to_keep_is_not_shifted(length, quer
     method = METHODS.parse({"name": "string"}, "test")
     scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, length))
     assert scheme.distance(query, key) == (query - key if key <= query else None)
-
-
-@given(st.integers(1, 40), st.sampled_from([1, 2, 4, 8]), st.integers(1, 80))
-def test_with_equal_scales_it_is_self_extend(groups, scale, tokens):
-    window = groups * scale
-    parts = random_states(tokens)
-    found = in_chunks(windowed.attend, DimensionWise(window, 3 * (scale,)), parts, TABLE, [])
-    other = in_chunks(windowed.attend, GroupedNeighbour(window, scale), parts, TABLE, [])
-    torch.testing.assert_close(found, other, rtol=1e-12, atol=1e-12)
 
 
 @given(st.sampled_from([*PUBLISHED]), st.integers(0, 9000), st.integers(0, 9000))

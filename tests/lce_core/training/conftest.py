@@ -9,12 +9,17 @@ import pytest
 
 from lce_core.training.job import TrainingJob
 from tests.support.repository import ROOT
-from tests.support.training_jobs import job_maker, packed_rows
+from tests.support.training_jobs import job_maker, packed_rows, save_base
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory) -> Path:
     return packed_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture(scope="module")
+def saved_base(tmp_path_factory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from lce_core.attention.schemes import FullCausal
 from lce_core.errors import StoreError
-from lce_core.extension import kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plugin_folders import add_plugin_folders
@@ -185,14 +183,6 @@ def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
     assert len(seen) >= 3
     # A point takes two ticks here, from one look at the clock to the next.
     assert all(later - earlier >= 40 for earlier, later in pairwise(seen))
-
-
-def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    gpu = torch.device("cuda", 0)
-    assert kernels.choose(gpu, torch.float32, "auto") == "sdpa"
-    assert kernels.choose(gpu, torch.float32, "auto", FullCausal()) == "blocked"
-    assert kernels.choose(gpu, torch.bfloat16, "flash", FullCausal()) == "torch_flash"
 
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]

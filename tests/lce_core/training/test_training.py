@@ -38,15 +38,9 @@ from tests.support.training_jobs import (
     log,
     losses,
     run_alone,
-    save_base,
     silent,
     weights,
 )
-
-
-@pytest.fixture(scope="module")
-def saved_base(rows, tmp_path_factory) -> Path:
-    return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job):

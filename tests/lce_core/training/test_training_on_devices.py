@@ -1,6 +1,5 @@
 """A training run in bf16 on each device follows the one in fp32 on the CPU, step by step."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from tests.support.training_jobs import (
     checkpoint,
     job_maker,
     log,
-    packed_rows,
     run_alone,
-    save_base,
 )
 
 TRAINED: list[dict[str, Any]] = [
@@ -29,24 +26,14 @@ TRAINED: list[dict[str, Any]] = [
 """One of each kind: no table, a table, a base per head, attention of its own, learned tables."""
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory) -> Path:
-    return packed_rows(tmp_path_factory.mktemp("rows"))
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    return save_base(tmp_path_factory.mktemp("base") / "model")
-
-
 @over_devices
 @pytest.mark.parametrize("method", TRAINED, ids=lambda method: method["name"])
-def test_training_on_a_device_follows_fp32_on_the_cpu(device, method, rows, base, tmp_path):
+def test_training_on_a_device_follows_fp32_on_the_cpu(device, method, rows, saved_base, tmp_path):
     make = job_maker(rows, tmp_path)
     shared: dict[str, Any] = {
         "method": METHODS.parse(method, "test").identity(),
         "from_scratch": False,
-        "base_folder": base,
+        "base_folder": saved_base,
         "target_context": 512,
         "num_steps": 3,
         "micro_batch_tokens": 3 * ROW_LENGTH,

@@ -4,7 +4,6 @@ that trains parameters or rows of its own. The same job in one go and one proces
 import shutil
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from tests.support.training_jobs import (
     checkpoint,
     job_maker,
     losses,
-    save_base,
     silent,
     weights,
 )
@@ -124,14 +122,9 @@ class Launched:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    return save_base(tmp_path_factory.mktemp("base") / "model")
-
-
-@pytest.fixture(scope="module")
-def halves(base) -> dict[str, Any]:
+def halves(saved_base) -> dict[str, Any]:
     """Fields of a job in which some weights stay fp32 beside bf16 ones."""
-    changes = {"from_scratch": False, "base_folder": base, "num_steps": 2}
+    changes = {"from_scratch": False, "base_folder": saved_base, "num_steps": 2}
     return {**fields("clex"), **changes}
 
 
