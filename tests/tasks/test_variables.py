@@ -1,6 +1,6 @@
 """Which environment variables reach the processes of a run, and what requests make of them.
 
-Strategy: each hostile variable alone; tests/faults/test_surroundings.py has all of them at once.
+Strategy: each hostile variable alone; tests/faults/test_interruptions.py has all of them at once.
 """
 
 import http.server
