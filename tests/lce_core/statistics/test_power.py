@@ -51,7 +51,7 @@ def test_many_prompts_see_about_what_connor_says(num_prompts: int, discordance: 
 def test_the_paired_t_test_has_the_power_that_is_printed() -> None:
     # G*Power 3.1 manual: means, difference from constant or matched pairs, d 0.5, n 34.
     assert mean_power(34, 0.5) == pytest.approx(0.8077775, abs=1e-6)
-    assert detectable_effect(34, power=0.8077775) == pytest.approx(0.5, abs=1e-5)
+    assert mean_power(34, detectable_effect(34)) == pytest.approx(0.8, abs=1e-6)
 
 
 @pytest.mark.parametrize("num_clusters", [2, 12, 201])
