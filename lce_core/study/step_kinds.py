@@ -20,7 +20,7 @@ from lce_core.errors import SpecError
 from lce_core.methods import METHODS, Method, ParameterSearch
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Inference, Packing, Section, Training, TrainPositions, Upsampling
-from lce_core.registry import Plugin, Registry
+from lce_core.registry import Registry
 from lce_core.spec_errors import spec_error
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
@@ -40,10 +40,6 @@ def _plugin(registry: Registry[Any], value: object) -> object:
     return registry.from_identity(value) if isinstance(value, Mapping) else value
 
 
-def _identity(plugin: Plugin) -> dict[str, Any]:
-    return plugin.identity()
-
-
 def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
     if value != INTERVALS:
         raise SpecError(
@@ -55,7 +51,7 @@ def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-_AS_IDENTITY = PlainSerializer(_identity)
+_AS_IDENTITY = PlainSerializer(lambda plugin: plugin.identity())
 SomeCorpus = Annotated[Corpus, BeforeValidator(partial(_plugin, CORPORA)), _AS_IDENTITY]
 SomeModel = Annotated[LanguageModel, BeforeValidator(partial(_plugin, MODELS)), _AS_IDENTITY]
 SomeMethod = Annotated[Method, BeforeValidator(partial(_plugin, METHODS)), _AS_IDENTITY]
