@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
@@ -24,7 +25,7 @@ from lce_core.store.failures import RETRIED, classify
 from lce_core.store.file_facts import sha256_of
 from lce_core.store.garbage import sweep
 from lce_core.store.lease import HEARTBEAT_SECONDS, STALE_SECONDS, Lease, holders, is_held
-from lce_core.store.records import write_json
+from lce_core.store.records import environment, write_json
 from lce_core.store.steps import Step
 from tests.support.file_events import opened
 from tests.support.free_steps import free_step
@@ -362,21 +363,8 @@ def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path):
         Store(occupied / "home").prepare()
 
 
-ASK = """
-import json
-from lce_core.store.records import environment
-before = environment()
-import torch
-print(json.dumps([before["instructions"], environment()["instructions"]]))
-"""
-
-
-def test_it_names_the_instructions_of_torch_once_torch_is_loaded():
-    answer = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env=os.environ | {"ATEN_CPU_CAPABILITY": "default"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(answer.stdout) == [None, "DEFAULT"]
+def test_it_names_the_instructions_of_torch_once_torch_is_loaded(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        assert environment()["instructions"] is None
+    assert environment()["instructions"] == torch.backends.cpu.get_cpu_capability()
