@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,14 +48,11 @@ _MODEL = "model"
 class ProjectionReport:
     """Numbers of MLflow runs that `project` wrote, kept and removed."""
 
-    study: str
-    experiment_id: str
     written: int
     kept: int
     """Runs that were up to date."""
     removed: int
     """Deleted runs: outdated ones, also counted in `written`, and obsolete ones."""
-    seconds: float
 
 
 def is_current(store: Store, study: str, server: str | None = None) -> bool:
@@ -81,7 +77,6 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
       SpecError: if the study was never planned in this store.
       ServiceError: if the team's server does not answer or refuses a request.
     """
-    clock = time.monotonic()
     # Compute the digest before reading the records: if a record appears in between, the digest is
     # outdated, and the next call projects the study again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
@@ -109,9 +104,7 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
                 client.set_tag(ids[content.key], _PARENT, parent)
         note_pages(store.home, study, experiment_id, ids, server)
         add_to_note(note(store.home), {where.note_key(study): state})
-    seconds = round(time.monotonic() - clock, 3)
-    written = len(contents) - len(kept)
-    return ProjectionReport(study, experiment_id, written, len(kept), len(outdated), seconds)
+    return ProjectionReport(len(contents) - len(kept), len(kept), len(outdated))
 
 
 @contextlib.contextmanager
