@@ -134,6 +134,8 @@ class StepSpec(Section):
 class TextSpec(StepSpec):
     """Text of a corpus as tokens, whole or cut into rows or held-out text."""
 
+    submitted_as: ClassVar[str] = "sample"
+
     corpus: SomeCorpus
     digest: str | None
     """`Corpus.digest`; None if the text is missing, so that the step cannot be computed."""
@@ -146,7 +148,6 @@ class TokensSpec(TextSpec):
     kind: ClassVar[str] = "tokens"
     version: ClassVar[int] = 2
     order: ClassVar[int] = -1
-    submitted_as: ClassVar[str] = "sample"
 
 
 class RowsSpec(TextSpec):
@@ -155,7 +156,6 @@ class RowsSpec(TextSpec):
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 2
     order: ClassVar[int] = 1
-    submitted_as: ClassVar[str] = "sample"
 
     row_length: int
     num_rows: int
@@ -172,7 +172,6 @@ class HeldOutSpec(TextSpec):
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
     order: ClassVar[int] = 0
-    submitted_as: ClassVar[str] = "sample"
 
     tokens_per_domain: int
     document_tokens: int | None = None

@@ -43,15 +43,11 @@ def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
         except (SpecError, KeyError):  # the plug-in is missing or has another version now
             continue
         # The processes of a training run work in parallel: count the seconds of each.
-        seconds = record.seconds * (_training_processes(record) if trains else 1)
+        machines = (record.execution.get("accelerate_config") or {}).get("num_machines", 1)
+        processes = int(record.execution.get("processes", 1) * machines) if trains else 1
         group = group_of(record.kind, record.axes)
-        found.append(Finished(record.kind, cost, seconds, planned, group))
+        found.append(Finished(record.kind, cost, record.seconds * processes, planned, group))
     return found
-
-
-def _training_processes(record: Record) -> int:
-    machines = (record.execution.get("accelerate_config") or {}).get("num_machines", 1)
-    return int(record.execution.get("processes", 1) * machines)
 
 
 def _ran_on(record: Record, threads: int) -> str | None:
