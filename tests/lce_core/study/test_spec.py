@@ -91,19 +91,6 @@ def test_every_study_compares_its_methods_with_the_base_model_within_its_context
     assert all(one["entry"] is not None for one in unknown)
 
 
-def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity():
-    accuracy = {"not_worse": "yarn-tuned", "than": ["pi"], "benchmark": "passkey"}
-    entries = [
-        {**accuracy, "within": "0.02 accuracy"},
-        {"equal": "yarn-tuned", "to": ["pi"], "benchmark": "perplexity", "within": "1.5 %"},
-    ]
-    found = list(parse_study(edited(expects=entries), "my.yaml").comparisons())
-    assert {(one["expected"], one["benchmark"], one["margin"]) for one in found} == {
-        ("not worse", "passkey", 0.02),
-        ("equal", "perplexity", 0.015),
-    }
-
-
 def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark():
     entry = {"predicts": "perplexity", "benchmark": "passkey", "claim": "LCEG: it predicts"}
     found = list(parse_study(edited(expects=[entry]), "my.yaml").comparisons())
