@@ -23,8 +23,8 @@ from lce_core.study.plain_yaml import beginning_of, plain_yaml
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study
-from tasks.engines import machines_for
 from tasks.machines import Machines
+from tasks.ray_engine.cluster import machines_for
 
 DATA_FOLDER = "--data-folder"
 DEFAULT_HOME = "lce-home"

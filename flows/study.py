@@ -27,7 +27,7 @@ from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
 from lce_core.store import records
-from tasks.recording import record_study
+from tasks.unit_tasks import record_study
 
 MOST_SLOTS = 256
 """Threads of Prefect's task runner, more than any number of slots."""

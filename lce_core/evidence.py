@@ -168,21 +168,16 @@ def _of_method(method: Any, subject: OfMethod, lengths: ContextLengths) -> Any:
     geometry = subject.geometry
     own = method.layer(subject.layer, geometry, lengths)
     match subject.quantity:
-        case "inv_freq":
+        case "inv_freq" | "attention_factor":
             table = method.rope_table(geometry, lengths) if own is None else own.table
-            inv_freq = table.inv_freq
-            row = inv_freq if subject.head is None else inv_freq[subject.head]
+            if subject.quantity == "attention_factor":
+                return table.attention_factor
+            row = table.inv_freq if subject.head is None else table.inv_freq[subject.head]
             return tuple(float(frequency) for frequency in row[list(subject.pairs)])
-        case "attention_factor":
-            table = method.rope_table(geometry, lengths) if own is None else own.table
-            return table.attention_factor
         case "reach":
             return method.reach(geometry, lengths)
-        case "query_factor":
-            scheme = method.attention(geometry, lengths) if own is None else own.scheme
-            return tuple(scheme.query_factor(*place) for place in subject.positions)
-        case "distance":
-            scheme = method.attention(geometry, lengths) if own is None else own.scheme
-        case "training_distance":
-            scheme = method.training_attention(geometry, lengths) if own is None else own.scheme
-    return tuple(scheme.distance(*place) for place in subject.positions)
+    trains = subject.quantity == "training_distance"
+    attention = method.training_attention if trains else method.attention
+    scheme = attention(geometry, lengths) if own is None else own.scheme
+    found = scheme.query_factor if subject.quantity == "query_factor" else scheme.distance
+    return tuple(found(*place) for place in subject.positions)

@@ -15,13 +15,9 @@ LOCAL = "local"
 """Value of `Execution.engine` that starts the workers on this machine."""
 
 
-def _spelled_out(given: object) -> object:
-    return {True: "full", False: "none"}[given] if isinstance(given, bool) else given
-
-
 Checkpointing = Annotated[
     str,
-    BeforeValidator(_spelled_out),
+    BeforeValidator(lambda given: ("none", "full")[given] if isinstance(given, bool) else given),
     Field(pattern=r"^(auto|none|attention(:[1-9]\d*)?|full|offload)$"),
 ]
 """Value of `gradient_checkpointing`, a name of `lce_core.training.recomputation` or "auto"."""

@@ -359,7 +359,9 @@ class _Worker:
         missing = [step for step in unit.steps if not self._is_over(step)]
         if not missing or not all(map(self._has, unit.needs)):
             return None
-        trains = self._trains(unit)
+        from lce_core.study.step_kinds import TrainingSpec, kind_named
+
+        trains = issubclass(kind_named(unit.kind), TrainingSpec)
         if trains and not self._training.acquire(block=False):
             return None
         begun, computed, failed = time.time(), [], []
@@ -386,11 +388,6 @@ class _Worker:
         seconds = round(time.time() - begun, 2)
         at = round(begun - self._begun, 2)
         return {"at": at, "seconds": seconds, "computed": computed, "failed": failed}
-
-    def _trains(self, unit: Unit) -> bool:
-        from lce_core.study.step_kinds import TrainingSpec, kind_named
-
-        return issubclass(kind_named(unit.kind), TrainingSpec)
 
     def is_settled(self, unit: Unit) -> bool:
         if unit.needs & self._lost:

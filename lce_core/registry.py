@@ -21,10 +21,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lce_core.errors import LceError, SpecError, did_you_mean
 from lce_core.evidence import Evidence
+from lce_core.recipe import STRICT
 from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
 from lce_core.store.plugin_code import code_digest
@@ -58,9 +59,7 @@ class Plugin(BaseModel):
     values may share a file; see `table` of `Registry`.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = STRICT
 
     plugin_name: ClassVar[str]
     """Name of the file, set by the registry."""

@@ -166,7 +166,9 @@ class Runner:
             method = self._settled(method, attempt.step)
         step, execution = attempt.step, self._execution
         chosen = self._chosen(step)
-        self._require_validation(step)
+        if text := step.axes.get("validation"):  # a trial needs the text that evaluates it
+            folder = self._artifact(step, "validation text", text)
+            require_window(folder, Record.read(folder).spec.get("needed"), step.axes["window"])
         self._unload()
         job = TrainingJob(
             base_model=spec.base_model.identity(),
@@ -246,12 +248,6 @@ class Runner:
             return {}
         result = Record.read(self._parent(step, "choice")).result
         return {result["field"]: result["value"]}
-
-    def _require_validation(self, step: Step) -> None:
-        if text := step.axes.get("validation"):
-            folder = self._artifact(step, "validation text", text)
-            needed = Record.read(folder).spec.get("needed")
-            require_window(folder, needed, step.axes["window"])
 
     @_compute.register
     def _cell(self, spec: CellSpec, attempt: Attempt) -> dict[str, Any]:

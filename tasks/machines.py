@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lce_core.execution import Execution
@@ -30,11 +30,7 @@ class Machines:
         return sum(number // processes for number in self.gpus)
 
     def slot_counts(self, execution: Execution) -> SlotCounts:
-        counts = slot_counts(execution, self.num_gpus)
-        if not self.num_gpus:
-            return counts
-        most = self.training_runs(execution.processes)
-        return replace(counts, training=min(counts.training, most))
+        return slot_counts(execution, self.gpus)
 
 
 def this_machine(execution: Execution) -> Machines:

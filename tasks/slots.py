@@ -52,17 +52,19 @@ class SlotCounts:
         return max(self.training * self.places_per_training, self.evaluation)
 
 
-def slot_counts(execution: Execution, num_gpus: int) -> SlotCounts:
-    """Return the slots on `num_gpus` GPUs, or on the CPU (0).
+def slot_counts(execution: Execution, gpus: Sequence[int]) -> SlotCounts:
+    """Return the slots on the GPUs of each machine, or on the CPU without any.
 
-    If a training run has more processes than there are GPUs, there are no training slots.
+    A training run needs all its GPUs in one machine. If none has as many, there are no training
+    slots.
     """
     training = execution.training_slots or execution.slots
     evaluation = execution.evaluation_slots or execution.slots
-    if not num_gpus:
+    if not any(gpus):
         return SlotCounts(training, evaluation, 1)
     size = execution.processes
-    return SlotCounts(min(training, num_gpus // size), min(evaluation, num_gpus), size)
+    runs = sum(number // size for number in gpus)
+    return SlotCounts(min(training, runs), min(evaluation, sum(gpus)), size)
 
 
 def is_training(kind: str) -> bool:

@@ -74,7 +74,7 @@ def sqlite_damage(path: Path, schema: Schema) -> str | None:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=LOCK_SECONDS, uri=True)
         ) as database:
-            database.text_factory = _decoded
+            database.text_factory = lambda text: text.decode("utf-8", "replace")
             return _foreign(database, schema) or _torn(database)
     except UnicodeDecodeError:  # sqlite3 raises it for a message that quotes damaged bytes
         return "damaged (text that is not UTF-8)"
@@ -84,10 +84,6 @@ def sqlite_damage(path: Path, schema: Schema) -> str | None:
             return f"damaged ({error})"
         # Beside a hot journal, SQLite does not report that the file is not a database.
         return None if _begins_as_database(path) else "damaged (file is not a database)"
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 def _begins_as_database(path: Path) -> bool:

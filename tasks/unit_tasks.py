@@ -1,14 +1,15 @@
-"""Prefect tasks that each compute one unit, that is, steps that one worker computes together."""
+"""Prefect tasks of a run: one for each unit, and one that ends the run."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from tasks import retries, units
+from tasks import projections, retries, units
 from tasks.progress_tracker import ProgressTracker
 from tasks.workers import Pool
 
@@ -38,6 +39,21 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
         log_prints=False,
         **retries.prefect_options(pool.execution.max_attempts),
     )(compute)
+
+
+@task(
+    name="record",
+    task_run_name="update catalog and MLflow",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    refresh_cache=False,
+    retries=0,
+    retry_delay_seconds=0,
+    log_prints=False,
+)
+def record_study(home: str, study: str, mlflow: str | None) -> dict[str, int]:
+    """Update catalog and MLflow from the store; return the study's number of cells by status."""
+    return projections.record(Path(home), study, mlflow)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -23,7 +23,8 @@ from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.store.verification import VERIFICATIONS
 from lce_core.study.step_kinds import kind_named
-from tasks.workers import Event, Pool
+from tasks.worker_process import Event
+from tasks.workers import Pool
 
 LEASE = "verification"
 

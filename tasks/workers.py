@@ -10,8 +10,8 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 from lce_core.errors import RunEndedError, SpecError, WorkerLostError
 from lce_core.execution import LOCAL, Execution
@@ -20,9 +20,7 @@ from tasks.gpus import leased_gpus, never, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import RayWorker
 from tasks.slots import Slot, SlotCounts, Slots, slot_counts
-from tasks.worker_process import Worker, WorkerProcess
-
-Event = Mapping[str, Any]
+from tasks.worker_process import Event, Worker, WorkerProcess
 
 _LEAVE_SECONDS = 5.0
 """Time for threads that still use Ray, before disconnecting."""
@@ -254,9 +252,9 @@ def _slots(
                 "a device of this machine",
                 "use device auto or cpu",
             )
-        yield Slots(slot_counts(execution, 0), ())
+        yield Slots(slot_counts(execution, ()), ())
         return
-    counts = slot_counts(execution, len(visible))
+    counts = slot_counts(execution, (len(visible),))
     least, most = (execution.processes, counts.places) if trains else (1, counts.evaluation)
     with leased_gpus(least, max(least, most), has_to_end) as gpus:
-        yield Slots(slot_counts(execution, len(gpus)), gpus)
+        yield Slots(slot_counts(execution, (len(gpus),)), gpus)

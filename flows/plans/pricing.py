@@ -23,7 +23,7 @@ from lce_core.study.progress import StepState
 from lce_core.study.step_cost import StepCost, total_cost
 from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
 from lce_core.study.units import units_to_do
-from tasks.engines import machines_for
+from tasks.ray_engine.cluster import machines_for
 
 UNKNOWN_GPU = "a100"
 """Assumed for a GPU that `DEVICE_TYPES` lacks."""

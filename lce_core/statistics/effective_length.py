@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from lce_core.statistics.clustered import clustered_mean, student_quantile
 from lce_core.statistics.estimates import Estimate, finite
 
+Sample = tuple[NDArray[np.float64], Sequence[Hashable] | None, Sequence[int] | None]
+"""Scores of prompts (n,), and of each score the document and the training seed, if known."""
 LEVEL = 0.95
 NONE = 0
 """Effective length of a method whose mean misses the threshold already at the shortest length."""
@@ -51,25 +53,19 @@ class Threshold:
     def value(self) -> float:
         return self.factor * float(self.scores.mean()) + self.shift
 
-    def margin(
-        self,
-        length: int,
-        values: NDArray[np.float64],
-        clusters: Sequence[Hashable] | None,
-        seeds: Sequence[int] | None,
-        level: float,
-    ) -> Estimate:
-        """Return the mean of `values` minus the threshold, with an interval of this level.
+    def margin(self, length: int, sample: Sample, level: float) -> Estimate:
+        """Return the mean of a sample minus the threshold, with an interval of this level.
 
         Scores at other lengths count as independent of the base model's. Their interval combines
         those of the two means, which may be asymmetric: Zou and Donner 2008 (Statistics in Medicine
         27, 1693-1702).
         """
+        values, clusters, seeds = sample
         if length == self.length and values.size == self.scores.size:
-            same = _mean(values - self.factor * self.scores, clusters, seeds, level)
+            same = _mean((values - self.factor * self.scores, clusters, seeds), level)
             return _minus(same, self.shift)
-        mean = _mean(values, clusters, seeds, level)
-        base = _mean(self.scores, self.clusters, self.seeds, level)
+        mean = _mean(sample, level)
+        base = _mean((self.scores, self.clusters, self.seeds), level)
         margin = mean.value - self.value
         if mean.low is None or mean.high is None or base.low is None or base.high is None:
             return Estimate(margin, None, None, values.size)
@@ -112,11 +108,16 @@ def effective_length(
     strict = 1 - (1 - LEVEL) / len(lengths)
     reached, surely, possibly = [], [], []
     for length in lengths:
-        values = finite(f"scores at {length} tokens", scores[length])
-        named = None if clusters is None else clusters[length]
-        runs = None if seeds is None else seeds[length]
+        sample = (
+            finite(f"scores at {length} tokens", scores[length]),
+            None if clusters is None else clusters[length],
+            None if seeds is None else seeds[length],
+        )
         mean, wide = (
-            _margin(threshold, length, values, named, runs, level) for level in (LEVEL, strict)
+            threshold.margin(length, sample, level)
+            if isinstance(threshold, Threshold)
+            else _minus(_mean(sample, level), threshold)
+            for level in (LEVEL, strict)
         )
         worst, best = (mean.low, wide.high) if higher_is_better else (mean.high, wide.low)
         sign = 1 if higher_is_better else -1
@@ -131,26 +132,9 @@ def effective_length(
     )
 
 
-def _margin(
-    threshold: float | Threshold,
-    length: int,
-    values: NDArray[np.float64],
-    clusters: Sequence[Hashable] | None,
-    seeds: Sequence[int] | None,
-    level: float,
-) -> Estimate:
-    if isinstance(threshold, Threshold):
-        return threshold.margin(length, values, clusters, seeds, level)
-    return _minus(_mean(values, clusters, seeds, level), threshold)
-
-
-def _mean(
-    values: NDArray[np.float64],
-    clusters: Sequence[Hashable] | None,
-    seeds: Sequence[int] | None,
-    level: float,
-) -> Estimate:
+def _mean(sample: Sample, level: float) -> Estimate:
     """Return a mean with the wider of two intervals: over documents and over training seeds."""
+    values, clusters, seeds = sample
     found = clustered_mean(values, clusters, level=level)
     runs = np.unique([] if seeds is None else seeds)
     if len(runs) < 2 or found.low is None or found.high is None:

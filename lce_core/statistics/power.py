@@ -50,19 +50,15 @@ def mcnemar_power(
 
 
 def detectable_share(
-    num_prompts: int,
-    discordance: float = UNRELATED,
-    *,
-    alpha: float = ALPHA,
-    power: float = POWER,
+    num_prompts: int, discordance: float = UNRELATED, *, alpha: float = ALPHA
 ) -> float | None:
-    """Return the smallest difference of fractions that McNemar's test detects with this power.
+    """Return the smallest difference of fractions that McNemar's test detects.
 
     None if even the largest possible difference, `discordance`, is detected with less.
     """
-    _possible("detectable_share", num_prompts, discordance, alpha, power)
+    _possible("detectable_share", num_prompts, discordance, alpha)
     return _smallest(
-        lambda gap: mcnemar_power(num_prompts, gap, discordance, alpha=alpha), discordance, power
+        lambda gap: mcnemar_power(num_prompts, gap, discordance, alpha=alpha), discordance
     )
 
 
@@ -86,19 +82,17 @@ def _t_power(shift: float, freedom: float, alpha: float) -> float:
     return float(np.trapezoid(stats.chi.pdf(deviations, freedom) * found, deviations))
 
 
-def detectable_effect(
-    num_clusters: int, *, alpha: float = ALPHA, power: float = POWER
-) -> float | None:
-    """Return the smallest `effect` of `mean_power` that a t-test detects with this power."""
-    _possible("detectable_effect", num_clusters - 1, alpha, power)
-    shift = detectable_shift(num_clusters - 1, alpha, power)
+def detectable_effect(num_clusters: int, *, alpha: float = ALPHA) -> float | None:
+    """Return the smallest `effect` of `mean_power` that a t-test detects."""
+    _possible("detectable_effect", num_clusters - 1, alpha)
+    shift = detectable_shift(num_clusters - 1, alpha)
     return None if shift is None else shift / math.sqrt(num_clusters)
 
 
 @cache
-def detectable_shift(freedom: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
+def detectable_shift(freedom: float, alpha: float = ALPHA) -> float | None:
     """Return the smallest mean, in standard errors, that a t-test detects; None above 10,000."""
-    return _smallest(lambda shift: _t_power(shift, freedom, alpha), _LARGEST_SHIFT, power)
+    return _smallest(lambda shift: _t_power(shift, freedom, alpha), _LARGEST_SHIFT)
 
 
 def approximate_shift(freedom: float, alpha: float = ALPHA) -> float | None:
@@ -141,13 +135,13 @@ def fewest(suffices: Callable[[int], bool], first: int) -> int | None:
     return numbers[bisect.bisect_left(numbers, True, key=suffices)]
 
 
-def _smallest(chance: Callable[[float], float], largest: float, power: float) -> float | None:
-    """Return the smallest x in [0, `largest`] with `chance`(x) >= `power`; None if none exists."""
-    if chance(largest) < power:
+def _smallest(chance: Callable[[float], float], largest: float) -> float | None:
+    """Return the smallest x in [0, `largest`] with `chance`(x) >= `POWER`; None if none exists."""
+    if chance(largest) < POWER:
         return None
-    if chance(0.0) >= power:
+    if chance(0.0) >= POWER:
         return 0.0
-    return float(optimize.brentq(lambda size: chance(size) - power, 0.0, largest, xtol=1e-6))
+    return float(optimize.brentq(lambda size: chance(size) - POWER, 0.0, largest, xtol=1e-6))
 
 
 def _possible(where: str, number: int, *shares: float) -> None:

@@ -135,7 +135,7 @@ def _needed(held: _Holdings, roots: Roots) -> set[str]:
     waiting = [
         step_id
         for step_id in held.folders
-        if roots.include(step_id, _axes(held.records.get(step_id)))
+        if roots.include(step_id, held.records[step_id].axes if step_id in held.records else {})
     ]
     while waiting:
         step_id = waiting.pop()
@@ -144,10 +144,6 @@ def _needed(held: _Holdings, roots: Roots) -> set[str]:
             if record := held.records.get(step_id):
                 waiting += [parent[:ID_DIGITS] for parent in record.parents.values()]
     return needed
-
-
-def _axes(record: Record | None) -> Mapping[str, Any]:
-    return record.axes if record else {}
 
 
 def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:

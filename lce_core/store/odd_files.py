@@ -157,8 +157,8 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        odd = next(one for one in (*reversed(path.parents), path) if _is_odd(one))
-        raise no_folder(odd) from error
+        known = (one for one in (*reversed(path.parents), path) if os.path.lexists(one))
+        raise no_folder(next(one for one in known if not one.is_dir())) from error
     return path
 
 
@@ -169,10 +169,6 @@ def no_folder(path: Path) -> StoreError:
         "a folder",
         "move this file or link away and run again; lce then creates the folder",
     )
-
-
-def _is_odd(path: Path) -> bool:
-    return os.path.lexists(path) and not path.is_dir()
 
 
 def _set_aside(path: Path) -> None:

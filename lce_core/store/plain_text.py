@@ -39,9 +39,9 @@ def may_have_surrogates(written: bytes) -> bool:
     return _IN_JSON.search(written) is not None
 
 
-def lone_surrogates(value: object, where: str = "") -> list[str]:
+def lone_surrogates(value: object) -> list[str]:
     """Return the paths, such as "cells[0].task", of strings and keys that have a lone surrogate."""
-    return [place for place, _, _ in _found(_LONE, value, where)]
+    return [place for place, _, _ in _found(_LONE, value, "")]
 
 
 def writable(value: Any) -> Any:

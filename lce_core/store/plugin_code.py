@@ -90,7 +90,8 @@ def code_digest(file: Path, user_folders: PluginFolders) -> str:
         name = f"{package}/{one.relative_to(folder).as_posix()}"
         if name not in contents:
             contents[name] = one.read_bytes()
-            for imported in _imports(contents[name], _parent_package(one, package, folder)):
+            own = [*filter(None, package.split(".")), *one.parent.relative_to(folder).parts]
+            for imported in _imports(contents[name], own):
                 waiting += _files_of_module(imported, folder, user_folders)
     total = hashlib.sha256()
     for name, content in sorted(contents.items()):
@@ -109,10 +110,6 @@ def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, P
                 return package, folder
     roots = (folder.parent for folders in user_folders.values() for folder in folders)
     return "", next(root for root in roots if file.is_relative_to(root))
-
-
-def _parent_package(file: Path, package: str, folder: Path) -> list[str]:
-    return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
 
 
 def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:

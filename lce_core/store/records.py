@@ -248,10 +248,8 @@ def sync(path: Path) -> None:
 def _versions() -> dict[str, str]:
     found = {}
     for name in _LIBRARIES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -124,7 +124,7 @@ class Expectation(Section):
 
     @property
     def subject(self) -> str:
-        return str(next(name for key in _DIRECTIONS if (name := getattr(self, key)) is not None))
+        return str(getattr(self, self.key))
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -136,8 +136,9 @@ class Expectation(Section):
         return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
 
     @property
-    def direction(self) -> Direction:
-        return _DIRECTIONS[self.key]
+    def direction(self) -> str:
+        """The key as words, such as "not worse"."""
+        return self.key.replace("_", " ")
 
     def margin(self, where: str, unit: str) -> float | None:
         """Return the margin as a number: an absolute difference, or a fraction of a perplexity."""
@@ -171,14 +172,7 @@ class Expectation(Section):
         )
 
 
-Direction = Literal["better", "worse", "not worse", "equal", "predicts"]
-_DIRECTIONS: dict[str, Direction] = {
-    "better": "better",
-    "worse": "worse",
-    "not_worse": "not worse",
-    "equal": "equal",
-    "predicts": "predicts",
-}
+_DIRECTIONS = ("better", "worse", "not_worse", "equal", "predicts")
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
 """Pairs (length in tokens, task) that a study evaluates, by benchmark and variant."""
 
@@ -202,7 +196,7 @@ def comparisons(
 
     Yields:
       Mappings with the keys entry (index in `expects`), text, claim, metric, weight and among (if
-        the entry has them), base_model, method, frozen, expected (a `Direction`), margin,
+        the entry has them), base_model, method, frozen, expected (`direction`), margin,
         other_method, other_frozen, benchmark and eval_length.
     """
     named_by: dict[tuple[object, ...], int] = {}
@@ -298,8 +292,7 @@ def _predicted_lengths(
         }
         for names in (texts, {entry.benchmark} - texts)
     )
-    both = losses & scores
-    return _lengths(where, entry, both, "both perplexity and an accuracy")
+    return _lengths(where, entry, losses & scores, "both perplexity and an accuracy")
 
 
 def in_trained_context(

@@ -62,12 +62,16 @@ def published_weights(
       SpecError: if the folder's content contradicts the entry.
       DataError: if config.json cannot be read or a weights file is damaged.
     """
-    if variant.checkpoint is None:
+    if (name := variant.checkpoint) is None:
         return Data(None, None)
-    try:
-        folder = named_folder(variant.checkpoint, folders)
-    except UnavailableError as error:
-        return Data(None, str(error))
+    if (folder := folders.get(name)) is None:
+        missing = UnavailableError(
+            f"checkpoint {name}",
+            "no folder of that name",
+            "the folder with these published weights",
+            f"download the weights and add --model-folder {name}=FOLDER",
+        )
+        return Data(None, str(missing))
     _require_weights(folder)
     config = read_config_json(folder)
     check_sizes(base_model, config, folder)
@@ -75,17 +79,6 @@ def published_weights(
     _check_rope(base_model, variant, target, config, folder, where)
     require_whole(folder)
     return Data.of(lambda: weights_digest(folder))
-
-
-def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
-    if name not in folders:
-        raise UnavailableError(
-            f"checkpoint {name}",
-            "no folder of that name",
-            "the folder with these published weights",
-            f"download the weights and add --model-folder {name}=FOLDER",
-        )
-    return folders[name]
 
 
 def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:

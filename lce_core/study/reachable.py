@@ -29,7 +29,7 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
       SpecError: if there is no plan and no lock, because `lce gc` would then remove everything.
       DataError: if a plan or lock cannot be read, because its ids are then unknown.
     """
-    plans = [(path, _plan(path)) for path in sorted(store.home.glob("studies/*/plan.json"))]
+    plans = sorted(store.home.glob("studies/*/plan.json"))
     kept = [*sorted(store.home.glob(f"studies/*/{LOCK}")), *locks]
     if not (plans or kept):
         raise SpecError(
@@ -40,14 +40,20 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
         )
     ids = {step_id for path in kept for step_id in _lock(path).steps}
     places: list[dict[str, Any]] = []
-    for path, plan in plans:
+    for path in plans:
         try:
+            plan = read_mapping(path)
             ids.update(planned_ids(plan))
             if waiting := list(_places(plan)):
                 places += waiting
                 ids |= ids_of_study(path.parent)
         except UNREADABLE as error:
-            raise _no_plan(path, error) from None
+            raise DataError(
+                f"{path}",
+                f"content that is not a plan ({error})",
+                "a readable plan",
+                "run the study again, or remove the plan's folder if nobody needs its artifacts",
+            ) from None
     return Roots(ids, tuple(places))
 
 
@@ -55,23 +61,6 @@ def _places(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for cell in plan["cells"]:
         if cell["cell"] is None and cell["waits_for_data"]:
             yield {axis: cell[axis] for axis in CellSpec.place}
-
-
-def _plan(path: Path) -> dict[str, Any]:
-    try:
-        plan = read_mapping(path)
-    except UNREADABLE as error:
-        raise _no_plan(path, error) from None
-    return plan
-
-
-def _no_plan(path: Path, error: BaseException) -> DataError:
-    return DataError(
-        f"{path}",
-        f"content that is not a plan ({error})",
-        "a readable plan",
-        "run the study again, or remove the plan's folder if you need none of its artifacts",
-    )
 
 
 def ids_before(store: Store, study: str) -> set[str]:

@@ -100,7 +100,7 @@ class MethodEntry(Section):
     parameters. The entry trains nothing."""
 
     @model_validator(mode="after")
-    def _of_training(self) -> MethodEntry:
+    def _consistent(self) -> MethodEntry:
         for key in _OF_TRAINING:
             if not self.tuned and getattr(self, key) is not None:
                 raise SpecError(
@@ -109,10 +109,6 @@ class MethodEntry(Section):
                     f"`{key}` only in entries with `tuned: true`",
                     f"add `tuned: true`, or leave out `{key}`",
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _trained_once(self) -> MethodEntry:
         if self.tuned and self.checkpoint is not None:
             raise SpecError(
                 "checkpoint",
@@ -135,10 +131,6 @@ class MethodEntry(Section):
                 "one source of weights",
                 f"remove `weights_of` or `{other.partition(':')[0]}`",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _trainable(self) -> MethodEntry:
         name = self.method.plugin_name
         if (self.tuned or self.checkpoint is not None) and self.method.training == "none":
             raise SpecError(
@@ -358,8 +350,20 @@ class StudySpec(BaseModel):
         return len(self.base_models) * len(self.seeds) * of_one_seed
 
     @model_validator(mode="after")
-    def _countable(self) -> StudySpec:
-        # This validator runs first because later ones iterate over all cells.
+    def _checked(self) -> StudySpec:
+        self._countable()  # first, because later checks iterate over all cells
+        self._consistent()
+        self._searchable()
+        self._fair()
+        self._matched()
+        self._whole_rows()
+        self._one_start()
+        self._one_cell_each()
+        self._looks()
+        self._testable()
+        return self
+
+    def _countable(self) -> None:
         if self.num_cells > MAX_CELLS:
             seeds, bases = len(self.seeds), len(self.base_models)
             raise SpecError(
@@ -369,10 +373,8 @@ class StudySpec(BaseModel):
                 f"at most {MAX_CELLS:,} cells",
                 "use fewer seeds, methods, tasks or lengths, or write several studies",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _consistent(self) -> StudySpec:
+    def _consistent(self) -> None:
         if self.evaluation.rotation == "stock" and self.evaluation.precision == "fp32":
             raise SpecError(
                 "evaluation.rotation",
@@ -405,10 +407,8 @@ class StudySpec(BaseModel):
         _check_shares("upsampling", self.upsampling, domains)
         for index, variant in enumerate(self.methods):
             _check_shares(f"methods[{index}].upsampling", self.upsampling_of(variant), domains)
-        return self
 
-    @model_validator(mode="after")
-    def _searchable(self) -> StudySpec:
+    def _searchable(self) -> None:
         for index, variant in enumerate(self.methods):
             if variant.method.open_search() and self.validation_tokens < self.target_of(variant):
                 raise SpecError(
@@ -417,13 +417,11 @@ class StudySpec(BaseModel):
                     f"at least {self.target_of(variant)}, the target context",
                     "raise `held_out_tokens` in `evaluation`, or `validation_tokens` in `tune`",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _fair(self) -> StudySpec:
+    def _fair(self) -> None:
         tune = self.tune
         if tune is None:
-            return self
+            return
         if self.training is None or not any(variant.at_best for variant in self.methods):
             raise SpecError(
                 "tune",
@@ -452,12 +450,10 @@ class StudySpec(BaseModel):
                 changed(self.training, tune.field, value)
             except ValidationError as error:
                 raise spec_error(error, "tune", Training) from None
-        return self
 
-    @model_validator(mode="after")
-    def _matched(self) -> StudySpec:
+    def _matched(self) -> None:
         if self.match == "tokens":
-            return self
+            return
         tuned = [variant for variant in self.methods if variant.tuned]
         if not tuned or self.train_tokens is None:
             missing = "`train_tokens`" if tuned else "tuned methods"
@@ -476,10 +472,8 @@ class StudySpec(BaseModel):
                     "remove `train_tokens` of the entry (if its `recipe` sets it, write"
                     " `train_tokens: null`), or remove `match`",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _whole_rows(self) -> StudySpec:
+    def _whole_rows(self) -> None:
         for index, variant in enumerate(self.methods):
             if not variant.tuned:
                 continue
@@ -516,10 +510,8 @@ class StudySpec(BaseModel):
                     f"a multiple of {rows}, {length}, the row length of {variant.name}",
                     "change one of them",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _one_start(self) -> StudySpec:
+    def _one_start(self) -> None:
         tuned = [variant.name for variant in self.methods if variant.tuned]
         for index, key in itertools.product(range(len(self.methods)), ("start_from", "weights_of")):
             name = getattr(self.methods[index], key)
@@ -545,10 +537,8 @@ class StudySpec(BaseModel):
                     "a chain of training runs that starts from the base model",
                     "remove one `start_from` of the cycle",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _one_cell_each(self) -> StudySpec:
+    def _one_cell_each(self) -> None:
         names = [variant.name for variant in self.methods]
         seen: dict[tuple[object, ...], int] = {}
         for index, entry in enumerate(self.benchmarks):
@@ -571,12 +561,10 @@ class StudySpec(BaseModel):
                             "change methods, tasks or lengths of one of the two entries",
                         )
                     seen[cell] = index
-        return self
 
-    @model_validator(mode="after")
-    def _looks(self) -> StudySpec:
+    def _looks(self) -> None:
         if not (looks := self.looks):
-            return self
+            return
         number, steps = len(self.seeds), itertools.pairwise(looks)
         example = sorted({max(MIN_LOOK, number // 2), max(MIN_LOOK, number)})
         problems = {
@@ -597,10 +585,8 @@ class StudySpec(BaseModel):
                 f"write, for example, `looks: {example}` with at least {example[-1]} seeds, add"
                 " `expects`, or remove `looks`",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _testable(self) -> StudySpec:
+    def _testable(self) -> None:
         check_margins("short_context_margins", self.short_context_margins)
         check_weights(self.expects)
         if any(itertools.islice(self.comparisons(), MAX_COMPARISONS, None)):
@@ -610,7 +596,6 @@ class StudySpec(BaseModel):
                 f"at most {MAX_COMPARISONS:,}, one per pair of methods, length and base model",
                 "list fewer methods or lengths in `expects`",
             )
-        return self
 
 
 def _in_words(*sections: tuple[str, BaseModel]) -> list[str]:

@@ -20,7 +20,7 @@ from lce_core.errors import SpecError
 from lce_core.methods import METHODS, Method, ParameterSearch
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Inference, Packing, Section, Training, TrainPositions, Upsampling
-from lce_core.registry import Plugin, Registry
+from lce_core.registry import Registry
 from lce_core.spec_errors import spec_error
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
@@ -40,10 +40,6 @@ def _plugin(registry: Registry[Any], value: object) -> object:
     return registry.from_identity(value) if isinstance(value, Mapping) else value
 
 
-def _identity(plugin: Plugin) -> dict[str, Any]:
-    return plugin.identity()
-
-
 def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
     if value != INTERVALS:
         raise SpecError(
@@ -55,7 +51,7 @@ def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-_AS_IDENTITY = PlainSerializer(_identity)
+_AS_IDENTITY = PlainSerializer(lambda plugin: plugin.identity())
 SomeCorpus = Annotated[Corpus, BeforeValidator(partial(_plugin, CORPORA)), _AS_IDENTITY]
 SomeModel = Annotated[LanguageModel, BeforeValidator(partial(_plugin, MODELS)), _AS_IDENTITY]
 SomeMethod = Annotated[Method, BeforeValidator(partial(_plugin, METHODS)), _AS_IDENTITY]
@@ -138,6 +134,8 @@ class StepSpec(Section):
 class TextSpec(StepSpec):
     """Text of a corpus as tokens, whole or cut into rows or held-out text."""
 
+    submitted_as: ClassVar[str] = "sample"
+
     corpus: SomeCorpus
     digest: str | None
     """`Corpus.digest`; None if the text is missing, so that the step cannot be computed."""
@@ -150,7 +148,6 @@ class TokensSpec(TextSpec):
     kind: ClassVar[str] = "tokens"
     version: ClassVar[int] = 2
     order: ClassVar[int] = -1
-    submitted_as: ClassVar[str] = "sample"
 
 
 class RowsSpec(TextSpec):
@@ -159,7 +156,6 @@ class RowsSpec(TextSpec):
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 2
     order: ClassVar[int] = 1
-    submitted_as: ClassVar[str] = "sample"
 
     row_length: int
     num_rows: int
@@ -176,7 +172,6 @@ class HeldOutSpec(TextSpec):
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
     order: ClassVar[int] = 0
-    submitted_as: ClassVar[str] = "sample"
 
     tokens_per_domain: int
     document_tokens: int | None = None

@@ -89,7 +89,9 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
         place = f"{at}training"
         recipe, training = resolved(_mapping(data["training"], place), place)
         data = {**(recipe.of_study() if recipe is not None else {}), **data, "training": training}
-    _require_all(data, at)
+    for key, field in StudySpec.model_fields.items():
+        if field.is_required() and key not in data:
+            raise SpecError(f"{at}{key}", "nothing", "a value for this key", f"add `{key}:`")
     method = partial(_method, training=training)
     fields: dict[str, Any] = {
         **data,
@@ -124,12 +126,6 @@ _SECTIONS: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "tune": Tune,
 }
-
-
-def _require_all(data: Mapping[str, Any], at: str) -> None:
-    for key, field in StudySpec.model_fields.items():
-        if field.is_required() and key not in data:
-            raise SpecError(f"{at}{key}", "nothing", "a value for this key", f"add `{key}:`")
 
 
 _OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method", "at_best"}

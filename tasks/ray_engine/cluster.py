@@ -18,8 +18,8 @@ import psutil
 
 from lce_core.environment import allocator_settings, for_child
 from lce_core.errors import ServiceError, SpecError
-from lce_core.execution import Execution
-from tasks.machines import Machines
+from lce_core.execution import LOCAL, Execution
+from tasks.machines import Machines, this_machine
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
@@ -59,6 +59,11 @@ def connected(engine: str) -> Any:
     if not ray.is_initialized():
         _connect(ray, engine)
     return ray
+
+
+def machines_for(execution: Execution) -> Machines:
+    """Return the hardware of this machine, or that of all Ray nodes if the engine is Ray."""
+    return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)
 
 
 def nodes_of(execution: Execution) -> Machines:

@@ -17,32 +17,21 @@ import `tasks`, need them too.
 from catalog.mlflow_pages import EXPERIMENTS_PATH, own_servers, pages_of, studies_with_pages
 from tasks.tracking.database import (
     REJECTED,
-    artifact_root,
     damage,
     database,
     has_usable_database,
     initialise,
     set_aside_if_damaged,
-    tracking_uri,
 )
-from tasks.tracking.destinations import TeamServer, destination
-from tasks.tracking.projection import (
-    ProjectionReport,
-    is_current,
-    logical_digest,
-    project,
-    unprojected,
-)
+from tasks.tracking.destinations import TeamServer
+from tasks.tracking.projection import is_current, logical_digest, project, unprojected
 
 __all__ = [
     "EXPERIMENTS_PATH",
     "REJECTED",
-    "ProjectionReport",
     "TeamServer",
-    "artifact_root",
     "damage",
     "database",
-    "destination",
     "has_usable_database",
     "initialise",
     "is_current",
@@ -52,6 +41,5 @@ __all__ = [
     "project",
     "set_aside_if_damaged",
     "studies_with_pages",
-    "tracking_uri",
     "unprojected",
 ]

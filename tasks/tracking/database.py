@@ -152,18 +152,6 @@ def runs_of(client: MlflowClient, experiment_id: str) -> list[Run]:
             return found
 
 
-def remove(client: MlflowClient, home: Path, run: Run) -> None:
-    """Delete a run and its files permanently; `MlflowClient.delete_run` alone only hides it."""
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    store = SqlAlchemyStore(tracking_uri(home), artifact_root(home).as_uri())
-    if run.info.lifecycle_stage == "active":
-        client.delete_run(run.info.run_id)
-    store._hard_delete_run(run.info.run_id)
-    for folder in artifact_root(home).glob(f"*/{run.info.run_id}"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _create_database(home: Path) -> None:
     final = database(home)
     if why := _unusable(home):

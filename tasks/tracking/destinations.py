@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -23,7 +24,7 @@ from tasks.tracking.database import (
     exclusive,
     has_usable_database,
     opened,
-    remove,
+    tracking_uri,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,16 @@ class OwnDatabase:
         return self.tags().items() <= run.data.tags.items()
 
     def remove(self, client: MlflowClient, run: Run) -> None:
-        remove(client, self.home, run)
+        """Delete a run and its files permanently; `MlflowClient.delete_run` alone only hides it."""
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        root = artifact_root(self.home)
+        store = SqlAlchemyStore(tracking_uri(self.home), root.as_uri())
+        if run.info.lifecycle_stage == "active":
+            client.delete_run(run.info.run_id)
+        store._hard_delete_run(run.info.run_id)
+        for folder in root.glob(f"*/{run.info.run_id}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def note_key(self, study: str) -> str:
         """Key in projected.json (`tasks.tracking.database.note`)."""

@@ -25,7 +25,7 @@ from tasks.companion import companion, end_of_input
 from tasks.tracking.content import RUN_KEY
 from tasks.tracking.database import runs_of
 from tasks.tracking.destinations import destination
-from tasks.tracking.projection import LIVE, experiment_of
+from tasks.tracking.projection import LIVE, experiment_of, log_metrics
 from tasks.tracking.seed_content import curves
 from tasks.tracking.study_content import read_plan
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 5.0
 LEAST_SECONDS = 15.0
 """Training runs that end this soon after their first log entry are not shown."""
-_BATCH = 900
-"""Metrics per log_batch call; MLflow accepts at most 1000."""
 
 
 @dataclass
@@ -144,8 +142,7 @@ class LiveRuns:
             for entry in new
             for key, value in curves(training["kind"], entry).items()
         ]
-        for start in range(0, len(metrics), _BATCH):
-            client.log_batch(live.run_id, metrics[start : start + _BATCH])
+        log_metrics(client, live.run_id, metrics)
         live.shown = entries
         return len(new)
 

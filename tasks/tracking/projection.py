@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from tasks.tracking.views import VIEW_TAGS, description, saved_views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Metric, Param, Run
 
 _DIGEST = "lce.content_digest"
 _PARENT = "mlflow.parentRunId"
@@ -49,14 +48,11 @@ _MODEL = "model"
 class ProjectionReport:
     """Numbers of MLflow runs that `project` wrote, kept and removed."""
 
-    study: str
-    experiment_id: str
     written: int
     kept: int
     """Runs that were up to date."""
     removed: int
     """Deleted runs: outdated ones, also counted in `written`, and obsolete ones."""
-    seconds: float
 
 
 def is_current(store: Store, study: str, server: str | None = None) -> bool:
@@ -67,9 +63,9 @@ def is_current(store: Store, study: str, server: str | None = None) -> bool:
     return noted(note(store.home)).get(where.note_key(study)) == state_digest(store, _MAKER, study)
 
 
-def unprojected(store: Store, server: str | None = None) -> list[str]:
-    """Return the names of the planned studies that were never written to this MLflow."""
-    shown, where = noted(note(store.home)), destination(store.home, server)
+def unprojected(store: Store) -> list[str]:
+    """Return the names of the planned studies that were never written to the store's own MLflow."""
+    shown, where = noted(note(store.home)), destination(store.home, None)
     names = [plan["study"] for plan in store.studies.plans()]
     return [name for name in names if where.note_key(name) not in shown]
 
@@ -81,7 +77,6 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
       SpecError: if the study was never planned in this store.
       ServiceError: if the team's server does not answer or refuses a request.
     """
-    clock = time.monotonic()
     # Compute the digest before reading the records: if a record appears in between, the digest is
     # outdated, and the next call projects the study again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
@@ -109,9 +104,7 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
                 client.set_tag(ids[content.key], _PARENT, parent)
         note_pages(store.home, study, experiment_id, ids, server)
         add_to_note(note(store.home), {where.note_key(study): state})
-    seconds = round(time.monotonic() - clock, 3)
-    written = len(contents) - len(kept)
-    return ProjectionReport(study, experiment_id, written, len(kept), len(outdated), seconds)
+    return ProjectionReport(len(contents) - len(kept), len(kept), len(outdated))
 
 
 @contextlib.contextmanager
@@ -225,9 +218,7 @@ def _write(
     run_id: str = client.create_run(experiment_id, content.start, tags, content.name).info.run_id
     metrics = [Metric(m.key, m.value, m.timestamp, m.step) for m in content.metrics]
     params = [Param(key, value) for key, value in content.params.items()]
-    client.log_batch(run_id, metrics[:_BATCH], params)
-    for start in range(_BATCH, len(metrics), _BATCH):
-        client.log_batch(run_id, metrics[start : start + _BATCH])
+    log_metrics(client, run_id, metrics, params)
     inputs = [
         DatasetInput(
             Dataset(one.name, one.digest, "lce", one.source),
@@ -241,6 +232,13 @@ def _write(
         client.log_text(run_id, text, name)
     client.set_terminated(run_id, "FINISHED", content.end)
     return run_id
+
+
+def log_metrics(
+    client: MlflowClient, run_id: str, metrics: Sequence[Metric], params: Sequence[Param] = ()
+) -> None:
+    for start in range(0, max(1, len(metrics)), _BATCH):
+        client.log_batch(run_id, metrics[start : start + _BATCH], () if start else params)
 
 
 def register(

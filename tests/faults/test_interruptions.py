@@ -1,21 +1,26 @@
-"""A run that is killed, interrupted, doubled or out of disk loses nothing and leaves nothing.
+"""A run that is killed, interrupted, doubled, out of disk or among hostile variables loses nothing.
 
 Strategy: real runs in new homes, whose processes are found by a mark that all of them inherit.
 """
 
 import contextlib
+import shutil
 import signal
 import subprocess
 
 import pytest
 
 from lce_core.store.artifacts import Store
+from tests.support.hostile_variables import HOSTILE
 from tests.support.processes import marked, new_marker, survivors
 from tests.support.small_disks import small_disk
 from tests.support.studies import (
+    HANG_SECONDS,
     TINY_STEPS,
     computed,
+    copied_home,
     ended,
+    environment,
     lce,
     new_home,
     scores,
@@ -75,3 +80,41 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_done(migrated, text, tmp_pa
         assert "free some space" in output
         assert [record.kind for _, record in Store(home).records()]
         assert not list((home / "artifacts").glob("*/.attempt*"))
+
+
+def test_variables_for_other_programs_change_neither_scores_nor_records(
+    finished, migrated, text, tmp_path
+):
+    home = new_home(migrated, tmp_path / "home")
+    run = start(home, "run", write_study(tmp_path), *text, env=environment(home, **HOSTILE))
+    output = ended(run)
+    assert computed(output) == TINY_STEPS
+    assert scores(home) == scores(finished)
+    ours, expected = ([record for _, record in Store(one).records()] for one in (home, finished))
+    commits = [
+        {one.environment["git"]["commit"] for one in records} for records in (ours, expected)
+    ]
+    assert commits[0] == commits[1]
+
+
+def test_catalog_and_mlflow_that_vanish_are_made_again(finished, text, tmp_path):
+    home, study = copied_home(finished, tmp_path / "home"), write_study(tmp_path)
+    for cell in (home / "artifacts" / "cell").glob("*-perplexity-*"):
+        shutil.rmtree(cell)
+    done = len(list(Store(home).records()))
+    run = start(home, "run", study, *text)
+    wait_until(lambda: len(list(Store(home).records())) > done)
+    (home / "catalog.duckdb").unlink()
+    shutil.rmtree(home / "mlflow")
+    ended(run)
+    assert scores(home) == scores(finished)
+    assert (home / "mlflow").exists()
+
+
+def test_a_run_and_a_worker_at_once_compute_each_step_once(finished, migrated, text, tmp_path):
+    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
+    runs = [start(home, command, study, *text) for command in ("run", "worker")]
+    outputs = [run.communicate(timeout=HANG_SECONDS)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    assert sum(computed(output) for output in outputs) == TINY_STEPS
+    assert scores(home) == scores(finished)

@@ -14,18 +14,23 @@ EIGHT = [str(number) for number in range(8)]
 
 
 @pytest.mark.parametrize(
-    ("num_gpus", "given", "slots"),
+    ("gpus", "given", "slots"),
     [
-        (0, {"slots": 4, "training_slots": 1}, (1, 4, 4)),
-        (0, {"slots": 1, "evaluation_slots": 3}, (1, 3, 3)),
-        (8, {"slots": 8, "processes": 4}, (2, 8, 8)),
-        (8, {"slots": 2, "processes": 3}, (2, 2, 6)),
-        (8, {"slots": 8, "training_slots": 1, "processes": 2}, (1, 8, 8)),
-        (4, {"slots": 8, "processes": 8}, (0, 4, 4)),
+        ((), {"slots": 4, "training_slots": 1}, (1, 4, 4)),
+        ((0,), {"slots": 1, "evaluation_slots": 3}, (1, 3, 3)),
+        ((8,), {"slots": 8, "processes": 4}, (2, 8, 8)),
+        ((8,), {"slots": 2, "processes": 3}, (2, 2, 6)),
+        ((8,), {"slots": 8, "training_slots": 1, "processes": 2}, (1, 8, 8)),
+        ((4,), {"slots": 8, "processes": 8}, (0, 4, 4)),
+        # A training run lies within one machine.
+        ((6, 6), {"slots": 12, "processes": 4}, (2, 12, 12)),
+        ((1, 1, 0), {"slots": 2}, (2, 2, 2)),
+        ((0, 0), {"slots": 5}, (5, 5, 5)),
+        ((8, 8), {"slots": 4}, (4, 4, 4)),
     ],
 )
-def test_how_many_at_a_time(num_gpus, given, slots):
-    found = slot_counts(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
+def test_how_many_at_a_time(gpus, given, slots):
+    found = slot_counts(Execution(home=Path(), **given), gpus)  # type: ignore[arg-type]
     assert (found.training, found.evaluation, found.places) == slots
 
 

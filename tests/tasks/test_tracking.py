@@ -18,16 +18,8 @@ from lce_core.access import login_link, server_secret
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.training.loss_log import LOG
-from tasks.tracking import (
-    artifact_root,
-    database,
-    initialise,
-    is_current,
-    logical_digest,
-    project,
-    tracking_uri,
-)
-from tasks.tracking.database import QUIET
+from tasks.tracking import database, initialise, is_current, logical_digest, project
+from tasks.tracking.database import QUIET, artifact_root, tracking_uri
 from tasks.tracking.live import LiveRuns, shown_live
 from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
 from tasks.tracking.study_content import read_plan, run_contents

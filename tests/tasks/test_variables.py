@@ -1,6 +1,6 @@
 """Which environment variables reach the processes of a run, and what requests make of them.
 
-Strategy: each hostile variable alone; tests/faults/test_surroundings.py has all of them at once.
+Strategy: each hostile variable alone; tests/faults/test_interruptions.py has all of them at once.
 """
 
 import http.server
@@ -147,7 +147,7 @@ def test_prefects_defaults_change_no_flow_and_no_task(tmp_path):
     }
     with temporary_settings(changed):
         flow = runpy.run_path(str(ROOT / "flows/study.py"))["controlled_study"]
-        record = runpy.run_path(str(ROOT / "tasks/recording.py"))["record_study"]
+        record = runpy.run_path(str(ROOT / "tasks/unit_tasks.py"))["record_study"]
         execution = Execution(home=tmp_path, max_attempts=1)
         unit = unit_task("unit", Pool(execution), ProgressTracker())
     assert [one.retries for one in (flow, record, unit)] == [0, 0, 0]

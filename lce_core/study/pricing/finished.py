@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lce_core.errors import SpecError
@@ -34,10 +33,7 @@ class Finished:
 
 def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
     """Return a sample of a device's finished steps; "cpu" means this model and `threads`."""
-    return list(_finished(device, store, threads))
-
-
-def _finished(device: str, store: Store, threads: int) -> Iterator[Finished]:
+    found = []
     for record in store.sample(MOST_RECORDS):
         if _ran_on(record, threads) != device:
             continue
@@ -47,14 +43,11 @@ def _finished(device: str, store: Store, threads: int) -> Iterator[Finished]:
         except (SpecError, KeyError):  # the plug-in is missing or has another version now
             continue
         # The processes of a training run work in parallel: count the seconds of each.
-        seconds = record.seconds * (_training_processes(record) if trains else 1)
+        machines = (record.execution.get("accelerate_config") or {}).get("num_machines", 1)
+        processes = int(record.execution.get("processes", 1) * machines) if trains else 1
         group = group_of(record.kind, record.axes)
-        yield Finished(record.kind, cost, seconds, planned, group)
-
-
-def _training_processes(record: Record) -> int:
-    machines = (record.execution.get("accelerate_config") or {}).get("num_machines", 1)
-    return int(record.execution.get("processes", 1) * machines)
+        found.append(Finished(record.kind, cost, record.seconds * processes, planned, group))
+    return found
 
 
 def _ran_on(record: Record, threads: int) -> str | None:

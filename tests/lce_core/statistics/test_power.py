@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -51,7 +51,7 @@ def test_many_prompts_see_about_what_connor_says(num_prompts: int, discordance: 
 def test_the_paired_t_test_has_the_power_that_is_printed() -> None:
     # G*Power 3.1 manual: means, difference from constant or matched pairs, d 0.5, n 34.
     assert mean_power(34, 0.5) == pytest.approx(0.8077775, abs=1e-6)
-    assert detectable_effect(34, power=0.8077775) == pytest.approx(0.5, abs=1e-5)
+    assert mean_power(34, detectable_effect(34)) == pytest.approx(0.8, abs=1e-6)
 
 
 @pytest.mark.parametrize("num_clusters", [2, 12, 201])
@@ -62,27 +62,6 @@ def test_the_t_test_has_the_power_of_the_noncentral_t(num_clusters, shift, alpha
     expected += stats.nct.cdf(-critical, num_clusters - 1, shift)
     found = mean_power(num_clusters, shift / math.sqrt(num_clusters), alpha=alpha)
     assert found == pytest.approx(expected, abs=2e-6)
-
-
-# An example searches for four detectable differences, which takes 0.2 s.
-@settings(max_examples=8)
-@given(st.integers(12, 400), st.floats(0.1, 0.9), st.floats(0.001, 0.04), st.integers(0, 100))
-def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, more):
-    one, other = detectable_effect(number), detectable_effect(number + more)
-    assert other <= one
-    assert detectable_effect(number, alpha=alpha) >= one
-    gap, strict = (
-        detectable_share(number, discordance),
-        detectable_share(number, discordance, alpha=alpha),
-    )
-    if gap is None:
-        assert strict is None
-        assert mcnemar_power(number, discordance, discordance) < 0.8
-    else:
-        assert 0 < gap <= discordance
-        assert strict is None or strict >= gap - 1e-6
-        assert mcnemar_power(number, gap, discordance) == pytest.approx(0.8, abs=1e-3)
-        assert mcnemar_power(number, -gap, discordance) == pytest.approx(0.8, abs=1e-3)
 
 
 @pytest.mark.parametrize(("wins", "losses", "number"), [(20, 10, 60), (3, 6, 180)])
@@ -157,12 +136,6 @@ def test_studies_of_the_number_that_is_needed_decide_in_four_of_five():
     between(decided(found), runs, 0.7, 0.9)
     crossed = Contrast(0.5, 60, 0.3, 0.0, 0.2, 12, num_seeds=3, is_crossed=True)
     assert crossed.num_needed(alpha) is None, "no number of seeds replaces prompts"
-
-
-def test_five_prompts_can_show_no_difference_at_all() -> None:
-    # Five of five has a p-value of 0.0625.
-    assert mcnemar_power(5, 0.9, 0.9) == pytest.approx(0.0, abs=1e-9)
-    assert detectable_share(5, 0.9) is None
 
 
 def test_without_training_seeds_only_prompts_count():

@@ -38,26 +38,6 @@ def test_a_family_has_the_p_values_of_all_flips_of_whole_documents():
     assert step_down([over(own) for own in family]) == pytest.approx(expected)
 
 
-def test_six_documents_decide_many_alike_comparisons_and_five_none():
-    rng = np.random.default_rng(0)
-    gains = [0.118 + rng.normal(0, 0.013, 6) for _ in range(13)]
-    assert max(step_down([over(own) for own in gains])) == 2 / 64
-    assert min(step_down([over(own[:5]) for own in gains])) == 2 / 32
-
-
-def test_neither_the_order_of_comparisons_and_documents_nor_a_copy_changes_a_p_value():
-    rng = np.random.default_rng(1)
-    family = [rng.normal(0.4, 1, 30) for _ in range(4)]
-    names = [f"text {number}" for number in range(30)]
-    known = step_down([over(own, names) for own in family])
-    assert min(known) > 1e-3
-    shuffled = rng.permutation(30)
-    again = step_down(
-        [over(own[shuffled], [names[it] for it in shuffled]) for own in (*family[::-1], family[0])]
-    )
-    assert again == pytest.approx([*known[::-1], known[0]])
-
-
 def test_tasks_with_few_prompts_are_strata_of_their_own():
     rng = np.random.default_rng(2)
     tasks, sums = np.repeat(np.arange(5), 4), rng.normal(size=20) / 20

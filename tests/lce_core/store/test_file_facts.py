@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from lce_core.store import file_facts
-from lce_core.store.file_facts import FileFacts, fact_of, sha256_of
+from lce_core.store.file_facts import FileFacts
 from tests.support.file_events import opened
 
 TICK = 0.02
@@ -131,19 +131,6 @@ def test_a_home_is_made_only_for_what_took_long(tmp_path, file, monkeypatch):
     monkeypatch.setattr(file_facts, "WORTH_A_HOME_BYTES", 3)
     saved(tmp_path / "none", file)
     assert (tmp_path / "none" / "cache" / "files").is_file()
-
-
-def test_plug_ins_remember_where_a_memory_is_in_use(home, file):
-    facts = FileFacts(home)
-    with facts.in_use():
-        assert sha256_of(file) == digest("one")
-    with opened(file) as seen, FileFacts(home).in_use():
-        assert sha256_of(file) == digest("one")
-    assert seen == []
-    with opened(file) as seen:
-        assert sha256_of(file) == digest("one")
-        assert fact_of("length", file, [file], lambda: 3) == 3
-    assert seen == [str(file)]
 
 
 def test_names_need_not_be_utf_8(home, file):

@@ -299,10 +299,3 @@ def test_what_a_killed_process_left_of_parts_is_swept(store, parts):
     sweep(store)
     assert not parts.folder.exists()
     assert not list((store.home / "leases").glob("*.json"))
-
-
-def test_parts_of_a_step_that_nobody_plans_are_garbage(store, parts):
-    kept = Roots(ids={STEP.id})
-    assert find_garbage(store, kept, 0) == []
-    (found,) = find_garbage(store, Roots(), 0)
-    assert (found.path, found.what) == (parts.folder, "progress")

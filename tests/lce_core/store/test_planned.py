@@ -8,10 +8,7 @@ import pytest
 from lce_core.errors import SpecError
 from lce_core.store.study_folders import (
     EXPECTATIONS,
-    LOOKS,
-    StudyFolders,
     amendments,
-    looks,
     register,
     registrations,
 )
@@ -122,17 +119,3 @@ def test_changes_after_a_result_are_named_and_those_before_are_not(tmp_path):
         (2, "method pi added"),
         (2, "seed 2 dropped"),
     ]
-
-
-def test_only_looks_at_the_plans_own_expectations_count(tmp_path):
-    plan = {**PLAN, "expects": [COMPARISON], "looks": [2, 3]}
-    tested = {**COMPARISON, "outcome": "confirmed", "look": 1, "num_seeds": 2}
-    folder, studies = tmp_path / "studies" / "s", StudyFolders(tmp_path)
-    studies.record_look(plan, 1, [{**tested, "level": 0.016, "p_adjusted": 0.01}])
-    (only,) = looks(folder, plan)
-    assert (only["look"], only["seeds"]) == (1, 2)
-    assert only["comparisons"][0]["outcome"] == "confirmed"
-    for changed in ({"looks": [2, 4]}, {"expects": []}, {"hypothesis": "PI wins."}):
-        assert looks(folder, {**plan, **changed}) == []
-    (folder / LOOKS).write_text('{"looks": [{"at": 3}]}')
-    assert looks(folder, plan) == []

@@ -1,7 +1,6 @@
 """Two results of a cell are compared number by number, and samples of cells follow from a seed."""
 
 import hashlib
-import json
 import math
 import shutil
 from pathlib import Path
@@ -17,7 +16,7 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Attempt
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.records import Record
-from lce_core.store.verification import compare, keep, kept, not_computed, sampled
+from lce_core.store.verification import compare, sampled
 from tests.support.free_steps import free_step
 
 Cell = tuple[Path, Record]
@@ -87,14 +86,6 @@ def again(cell: Cell, **result: Any) -> Cell:
     return folder, cell[1].model_copy(update={"result": {**cell[1].result, **result}})
 
 
-def test_a_result_agrees_with_itself_bit_for_bit(cell):
-    found = compare(cell, again(cell), 0.0)
-    assert (found.identical, found.agrees, found.same_environment) == (True, True, True)
-    assert (found.num_samples, found.num_same_samples) == (3, 3)
-    assert (found.largest_sample_difference, found.largest_nll_difference) == (0.0, 0.0)
-    assert [metric.difference for metric in found.metrics] == [0.0, 0.0]
-
-
 def test_a_metric_that_moved_agrees_within_a_tolerance_and_one_that_lacks_never(cell):
     first, second = cell[1].result["scores"]
     other = again(cell, scores=[{**first, "value": 0.7575}, second])
@@ -144,12 +135,3 @@ def test_arrays_count_for_being_identical(cell):
     first = cell[1].model_copy(update={"files": {**cell[1].files, "arrays.safetensors": entry}})
     found = compare((cell[0], first), again(cell), 0.0)
     assert (found.agrees, found.identical) == (True, False)
-
-
-def test_what_is_kept_reads_back(cell, tmp_path):
-    first, second = compare(cell, again(cell), 0.0), not_computed(cell[1], "no data", 0.5)
-    files = [keep(tmp_path, one) for one in (first, second)]
-    assert len(set(files)) == 2
-    (tmp_path / "verifications" / "x.json").write_text("{", encoding="utf-8")
-    assert list(kept(tmp_path)) == [first, second]
-    assert json.loads(files[1].read_text(encoding="utf-8"))["error"] == "no data"

@@ -47,6 +47,8 @@ def refusal(text: str) -> str:
         ("seeds: 2020-99-99", "got '2020-99-99', which is not a valid timestamp"),
         ("seeds: !!int x", "got 'x', which is not a valid int"),
         ("seeds: \x00", "plain YAML"),
+        ("seeds: [4]\nseeds: [4]", "my.yaml:2: got key 'seeds' is given twice"),
+        ("1: 2", "not text"),
     ],
 )
 def test_yaml_that_no_honest_file_has_is_refused(text, says):

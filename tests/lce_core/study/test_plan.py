@@ -9,8 +9,6 @@ import yaml
 
 from flows.selection import select_cells
 from lce_core.errors import NonFiniteError, SpecError, UnavailableError
-from lce_core.execution import Execution
-from lce_core.runners import Runner
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
@@ -214,20 +212,6 @@ def test_what_no_benchmark_asks_is_trained_only_for_another_entry(store):
     assert set(finetunes(asked("yarn_2-tuned", further))) == {"yarn-tuned", "yarn_2-tuned"}
     other = {"name": "dynamic_yarn", "label": "other", "weights_of": "yarn-tuned"}
     assert set(finetunes(asked("other-tuned", other))) == {"yarn-tuned"}
-
-
-def test_a_plan_is_the_product_of_its_axes():
-    plan = planned(**{**WHOLE, "seeds": [0, 1]})
-    per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 1 + 1 + 1)
-    assert len(plan.cells) == 2 * per_seed
-    assert len({cell.step.fingerprint for cell in plan.cells if cell.step}) == 2 * per_seed
-    assert len(fingerprints(plan, "base")) == 2
-    tuned = sum(entry.get("tuned", False) for entry in WHOLE["methods"])
-    stages = 2  # of abf_multi_stage, before its last one
-    assert len(fingerprints(plan, "finetune")) == 2 * (tuned + stages)
-    order = {fingerprint: position for position, fingerprint in enumerate(plan.steps)}
-    for step in plan.steps.values():
-        assert all(order[parent] < order[step.fingerprint] for parent in step.parents.values())
 
 
 def test_names_descriptions_and_the_order_of_axes_are_no_identity():
@@ -475,11 +459,3 @@ def test_the_definition_of_intervals_is_part_of_a_cells_identity(monkeypatch):
         assert (step.spec.get("intervals") == INTERVALS) == (step.kind == "cell")
     monkeypatch.setitem(INTERVALS, "wilson", {**INTERVALS["wilson"], "version": 2})
     assert not fingerprints(planned(), "cell") & set(before.steps)
-
-
-def test_what_the_runner_cannot_read_is_a_failure_of_the_step(store):
-    runner = Runner(store, Execution(home=store.home), lambda event: None)
-    step = of_kind("rows", corpus={"name": "local_text", "version": 0})
-    with pytest.raises(SpecError, match="version 0"):
-        runner.ensure(step)
-    assert (store.failures.of(step) or {})["class"] == "data"

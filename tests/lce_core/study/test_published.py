@@ -77,14 +77,11 @@ LINEAR = {"type": "linear", "factor": 8.0}
 YARN_8 = {**YARN_16, "factor": 8.0}
 CONTEXT_32K = {"max_position_embeddings": 32768}
 AS_PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "linear": ({"name": "longlora"}, {"rope_scaling": LINEAR}),
-    "dynamic": ({"name": "ntk_32k"}, {"rope_scaling": {"type": "dynamic", "factor": 4.0}}),
     "yarn": (
         {"name": "yarn", "target_context": 65536},
         {"rope_scaling": {**YARN_16, "finetuned": True}, "max_position_embeddings": 65536},
     ),
     "null": ({"name": "pi"}, {"rope_scaling": None}),
-    "no-keys": ({"name": "harpe"}, {}),
     # Layers of unscaled Llama models ignore this key.
     "share": ({"name": "harpe"}, {"partial_rotary_factor": 0.5}),
     "base": ({"name": "abf_single_stage", "base": 5e6}, {"rope_theta": 5e6}),

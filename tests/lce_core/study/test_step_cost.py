@@ -17,14 +17,14 @@ from lce_core.attention.schemes import (
     Rectified,
     ShiftedSparse,
 )
-from lce_core.data.sequences import Answers, Sequences
+from lce_core.data.sequences import Answers
 from lce_core.methods import METHODS, LayerAttention, Method
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
-from lce_core.study.step_cost import StepCost, decoding_cost, evaluation_cost
-from lce_core.study.step_kinds import CellSpec, spec_of, step_cost
+from lce_core.study.step_cost import decoding_cost, evaluation_cost
+from lce_core.study.step_kinds import step_cost
 from lce_core.study.study_file import parse_study
 
 TOY_WEIGHTS = 2 * (4 * 96 * 96 + 3 * 96 * 256) + 96 * 392
@@ -91,12 +91,6 @@ def steps(base_model: str, *methods: Any) -> dict[str, list[Step]]:
     return found
 
 
-def cell_cost(cell: Step, sequences: Sequences) -> StepCost:
-    spec = spec_of(cell)
-    assert isinstance(spec, CellSpec)
-    return spec.cost_of(sequences)
-
-
 def test_full_attention_costs_what_it_did_without_a_method():
     planned = steps("toy_llama", "none", {"name": "yarn", "tuned": True})
     for cell in planned["cell"]:
@@ -125,15 +119,6 @@ def test_landmark_trains_on_short_sequences_with_landmarks_among_them():
     by_hand = 3 * growth * (2 * TOY_WEIGHTS + 4 * 2 * 96 * (128 * growth / 2))
     assert step_cost(tuned).tokens == 8192
     assert step_cost(tuned).flops == pytest.approx(8192 * by_hand)
-
-
-def test_sequences_of_several_lengths_cost_what_each_of_them_costs():
-    (cell,) = steps("toy_llama", "none")["cell"]
-    mixed = Sequences.of([100, 300, 100])
-    alone = [cell_cost(cell, Sequences.of([length])).flops for length in (100, 300, 100)]
-    assert mixed.num_tokens == 500
-    assert cell_cost(cell, mixed).flops == pytest.approx(sum(alone))
-    assert cell_cost(cell, Sequences()).flops == 0
 
 
 LLAMA_WEIGHTS = 32 * (4 * 4096**2 + 3 * 4096 * 11008) + 4096 * 32000

@@ -100,20 +100,6 @@ def test_cheaper_methods_train_on_more_tokens_by_numbers_computed_by_hand(librar
     assert steps_by_method(plan)["longlora"] > 30
 
 
-def test_a_matched_token_budget_is_the_default_and_changes_no_fingerprint(library):
-    tokens = planned(library, NONE, LORA, match="tokens")
-    unmatched = {key: value for key, value in STUDY.items() if key != "match"}
-    default = compiled({**unmatched, "methods": [NONE, LORA]}, library)
-    assert list(default.steps) == list(tokens.steps)
-    assert default.to_json() == tokens.to_json()
-    assert "match" not in default.to_json()
-    assert steps_by_method(default) == {"none": 20, "longlora": 20}
-    # Full attention at the target context is the reference, so its runs are the same with both.
-    flops = planned(library, NONE, LORA)
-    same = {run.fingerprint for run in runs(flops)} & set(tokens.steps)
-    assert [tokens.steps[one].axes["method"] for one in same] == ["none"]
-
-
 def test_weights_of_another_entry_have_its_budget_and_frozen_ones_none(library):
     other = {"name": "pi", "label": "borrowed", "weights_of": "yarn-tuned"}
     cells = planned(library, "none", SHORT, other).cells

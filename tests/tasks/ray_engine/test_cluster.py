@@ -10,9 +10,8 @@ import pytest
 from flows.settings import make_execution
 from lce_core.errors import ServiceError, SpecError
 from lce_core.execution import Execution
-from tasks.machines import Machines
 from tasks.ray_engine import cluster
-from tasks.slots import Slot, SlotCounts
+from tasks.slots import Slot
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 
@@ -57,20 +56,6 @@ def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(monkeypatch):
     assert given["HF_HUB_OFFLINE"] == "1"
     assert given["PYTHONPATH"] == os.pathsep.join([str(ROOT), "/elsewhere"])
     assert "SECRET" not in given
-
-
-@pytest.mark.parametrize(
-    ("gpus", "given", "counts"),
-    [
-        ((6, 6), {"slots": 12, "processes": 4}, SlotCounts(2, 12, 4)),
-        ((1, 1, 0), {"slots": 2}, SlotCounts(2, 2, 1)),
-        ((0, 0), {"slots": 5}, SlotCounts(5, 5, 1)),
-        ((8, 8), {"slots": 4}, SlotCounts(4, 4, 1)),
-    ],
-)
-def test_a_training_run_lies_within_one_node(gpus, given, counts):
-    found = Machines(gpus, cpus=64).slot_counts(Execution(home=Path(), **given))  # type: ignore[arg-type]
-    assert found == counts
 
 
 @pytest.mark.parametrize(

@@ -37,26 +37,24 @@ def cells(small: Small) -> dict[tuple[str, str, int], tuple[float, float]]:
     return found
 
 
-def test_windows_of_a_model_pass_once(tiny, text, tmp_path):
-    small = Small(tiny, {"text": text}, tmp_path)
+HALF = {"evaluation": {"held_out_tokens": 4096, "precision": "bf16"}, "methods": ["none"]}
+
+
+# All of it is in one pass, save where the table follows the length, beyond the trained context; in
+# half precision only equal lengths share.
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [({}, {"none": [0, 0, 0], "dynamic_pi": [0, 1, 0]}), (HALF, {"none": [0, 1, 1]})],
+)
+def test_windows_of_a_model_pass_once(changes, shares, tiny, text, tmp_path):
+    small = Small(tiny, {"text": text}, tmp_path, **changes)
     small.run()
     by_cell = cells(small)
     for share, passed in by_cell.values():
         assert share == pytest.approx(passed)
-    # All of it is in one pass, save where the table follows the length: beyond the trained context.
-    shares = {place: share for place, (share, _) in by_cell.items()}
-    assert [shares["none", "perplexity", length] for length in (1024, 512, 300)] == [0, 0, 0]
-    assert [shares["dynamic_pi", "perplexity", length] for length in (1024, 512, 300)] == [0, 1, 0]
-
-
-def test_in_half_precision_only_equal_lengths_share(tiny, text, tmp_path):
-    evaluation = {"held_out_tokens": 4096, "precision": "bf16"}
-    small = Small(tiny, {"text": text}, tmp_path, evaluation=evaluation, methods=["none"])
-    small.run()
-    by_cell = cells(small)
-    for share, passed in by_cell.values():
-        assert share == pytest.approx(passed)
-    assert [by_cell["none", "perplexity", length][0] for length in (1024, 512, 300)] == [0, 1, 1]
+    for method, expected in shares.items():
+        found = [by_cell[method, "perplexity", length][0] for length in (1024, 512, 300)]
+        assert found == expected
 
 
 def test_what_prompts_begin_with_passes_once(tiny, text, tmp_path):

@@ -22,7 +22,6 @@ from lce_core.study.pricing.finished import Finished, finished_on
 from lce_core.study.pricing.speed import (
     Rates,
     Speed,
-    calibration_of,
     fitted,
     from_data_sheet,
     speed_of,
@@ -246,17 +245,6 @@ def test_sums_lie_within_their_errors_nineteen_times_of_twenty(spread):
         true = sum(measured for *_, measured in rest)
         within += abs(true / expected.seconds - 1) <= expected.error
     assert within / 200 >= 0.92
-
-
-def test_a_data_sheet_is_corrected_by_what_steps_took():
-    steps = [
-        Finished("cell", cost, cost.flops / 1e10, planned=cost, group=("cell", "b", "m"))
-        for cost in (StepCost(1, 10**exponent) for exponent in range(10, 12))
-        for _ in range(20)
-    ]
-    sheet = Speed("a100", "data sheet", Rates(1e11), Rates(1e11))  # ten times too fast
-    calibration = calibration_of(sheet, steps)
-    assert calibration.seconds(("cell", "b", "m"), 1.0) == pytest.approx(10.0, rel=0.1)
 
 
 def test_one_odd_step_does_not_rule():
