@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 
 from catalog.limits import (
+    OFFLINE,
     QUERY_SECONDS,
     Limits,
     limits,
@@ -33,9 +34,7 @@ from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.plain_text import require_text
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
+_CONFIG = OFFLINE | {
     "python_enable_replacements": "false",
     # One thread: floats are summed in a fixed order, so results have the same digits every time.
     "threads": "1",
@@ -186,11 +185,7 @@ def as_store_error(error: Exception, path: Path) -> Exception:
 
 
 def logical_digest(path: Path) -> str:
-    """Return the sha256 of all rows in schema `store`; equal for two builds from one store.
-
-    Raises:
-      SpecError: if the catalog does not exist.
-    """
+    """Return the sha256 of all rows in schema `store`; equal for two builds from one store."""
     digest = hashlib.sha256()
     with open_catalog(path) as connection:
         tables = connection.execute(

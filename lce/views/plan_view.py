@@ -58,7 +58,6 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     """Print the output of `lce plan`.
 
     Args:
-      found: the study's plan and states.
       every_cell: also print a line for each cell.
       device: type of device to predict times for, such as "h100"; None for this machine.
     """

@@ -120,7 +120,6 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
     the orphaned artifacts.
 
     Args:
-      found: the study's plan and states.
       device: type of device to predict times for; None for this machine.
     """
     plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
