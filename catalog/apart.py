@@ -54,7 +54,7 @@ def answer_apart(
       environment: Environment variables of the child process; None: those of this process.
 
     Raises:
-      SpecError: if `catalog.queries.run_query` would raise it for this statement.
+      SpecError: if `catalog.queries.read_blocks` would raise it for this statement.
     """
     within = limits(memory)
     if most_bytes is not None:

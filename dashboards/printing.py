@@ -102,6 +102,6 @@ def _run(command: list[str], log: Path, seconds: float) -> str:
     return f"exit code {code}" if code else ""
 
 
-def _tail(log: Path, lines: int = 10) -> str:
+def _tail(log: Path) -> str:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.splitlines()[-10:])

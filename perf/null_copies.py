@@ -25,6 +25,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,8 +101,8 @@ def rows(options: Namespace) -> Iterator[Row]:
     home = Path(options.home or folder / "home").absolute()
     compute(home)
     for kind in KINDS:
-        copies = (options.copies, options.seed, folder / "c.duckdb")
-        timing = timed(lambda kind=kind, copies=copies: shares(home, kind, *copies))
+        path = folder / "c.duckdb"
+        timing = timed(partial(shares, home, kind, options.copies, options.seed, path))
         yield {"copies": kind.name, **timing.result, "CPU s": timing.cpu}
 
 
