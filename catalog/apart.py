@@ -48,15 +48,13 @@ def answer_apart(
     """Run one read-only query in a child process; return its column names and its rows.
 
     Args:
-      sql: One read-only statement.
-      seconds: Time limit in seconds.
       most_rows: Read only this many rows; None: all rows.
       memory: Memory limit of the process in bytes; None: half of the free memory, at most 4 GB.
       most_bytes: Maximum size of the rows in bytes; None: an eighth of the memory limit.
       environment: Environment variables of the child process; None: those of this process.
 
     Raises:
-      SpecError: if `catalog.queries.run_query` would raise it for this statement.
+      SpecError: if `catalog.queries.read_blocks` would raise it for this statement.
     """
     within = limits(memory)
     if most_bytes is not None:
@@ -143,9 +141,6 @@ def _received(
     """Send the request to the process; return column names, rows, and True if all rows arrived.
 
     The last value is False if the process died before it had sent every row.
-
-    Raises:
-      SpecError: if the process reports an error of the query.
     """
     assert process.stdin
     assert process.stdout

@@ -25,7 +25,7 @@ from filelock import FileLock
 from catalog import catalog_path
 from catalog.column_comments import comment_shared_columns
 from catalog.damage import catalog_damage, is_as_built, marks, note_beside
-from catalog.limits import limits
+from catalog.limits import OFFLINE, limits
 from catalog.notes import add_to_note, noted
 from catalog.origin import Maker, state_digest
 from catalog.paper_tables import paper_table_views
@@ -158,7 +158,6 @@ def write_tables(
 
     Args:
       tables: rows of the tables in schema `store`, by table name (see `extraction.extract`).
-      path: file to write; an existing file is overwritten.
       history: rows of the tables in schema `history`, by table name; None for none.
     """
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
@@ -203,11 +202,7 @@ def _sql(name: str) -> str:
 @contextlib.contextmanager
 def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection that writes to `path` and commits once, on exit: commits are slow."""
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-    }
-    with duckdb.connect(":memory:", config=config) as connection:
+    with duckdb.connect(":memory:", config=OFFLINE) as connection:
         limits(disk=path.parent).apply(connection, path.parent / "spill")
         connection.execute(f"ATTACH {quoted(path)} AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE built")

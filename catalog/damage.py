@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 
+from catalog.limits import OFFLINE
 from catalog.notes import noted
 from catalog.quoting import quoted
 from lce_core.store.identity import sha256_file
@@ -27,12 +28,6 @@ _DAMAGED = (
 )
 """Phrases in DuckDB's messages about a damaged file. The exception class does not suffice, because
 DuckDB raises the same classes for other problems, such as a locked file."""
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "memory_limit": "1GB",
-    "threads": "1",
-}
 
 
 def catalog_damage(path: Path) -> str | None:
@@ -46,7 +41,9 @@ def catalog_damage(path: Path) -> str | None:
             return odd
         if is_as_built(path):
             return None
-        with duckdb.connect(":memory:", config=_CONFIG) as connection:
+        with duckdb.connect(
+            ":memory:", config=OFFLINE | {"memory_limit": "1GB", "threads": "1"}
+        ) as connection:
             connection.execute(f"ATTACH {quoted(path)} AS catalog (READ_ONLY)")
             if _has_cells(connection):
                 _read_all(connection)
@@ -71,11 +68,7 @@ def marks(path: Path) -> dict[str, str]:
 
 
 def is_as_built(path: Path) -> bool:
-    """Return True if the file's times or sha256 equal those that its note recorded after the build.
-
-    Raises:
-      OSError: if the file cannot be read.
-    """
+    """Return True if the file has the times or the sha256 that its note recorded at the build."""
     note = noted(note_beside(path))
     return note.get("stat") == _times(path) or note.get("sha256") == sha256_file(path)
 
@@ -94,11 +87,7 @@ def _has_cells(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
-    """Read every block of every table, so that DuckDB checks it.
-
-    Raises:
-      duckdb.Error: if a block is damaged.
-    """
+    """Read every block of every table, so that DuckDB checks it."""
     tables = connection.execute(
         'SELECT format(\'catalog."{}"."{}"\', schema_name, table_name) FROM duckdb_tables()'
         " WHERE database_name = 'catalog'"

@@ -14,7 +14,6 @@ from typing import Any
 from lce_core.errors import StoreError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
-from lce_core.store.steps import Step
 from lce_core.store.verification import CHANGED_CONTENT, what_is_wrong
 from lce_core.study.states import State
 
@@ -99,7 +98,7 @@ def take_stock(store: Store) -> Holdings:
     """Verify every artifact in the store; files unchanged since the last check are not hashed."""
     holdings = Holdings(store.home / "artifacts", failures=store.failures.all())
     for folder, record in store.records():
-        step = _step(record)
+        step = record.step
         if store.path(step) != folder:
             continue  # a copy under another name
         holdings.folders[step.id], holdings.records[step.id] = folder, record
@@ -107,18 +106,6 @@ def take_stock(store: Store) -> Holdings:
             holdings.damage[step.id] = what_is_wrong(folder) or CHANGED_CONTENT
     store.file_facts.save()
     return holdings
-
-
-def _step(record: Record) -> Step:
-    return Step(
-        kind=record.kind,
-        name=record.name,
-        spec=record.spec,
-        parents=record.parents,
-        lineage=record.lineage,
-        fingerprint=record.fingerprint,
-        axes=record.axes,
-    )
 
 
 def _cause(failure: Mapping[str, Any]) -> str:

@@ -32,6 +32,11 @@ _SHARE_OF_RESULT = 0.125
 """Maximum size of a result as a share of the memory limit. It is small because formatting holds up
 to four copies: rows, cell texts, aligned lines and the whole text."""
 _MORE = "select fewer rows or columns, or allow more with `lce sql --memory 8GB`"
+OFFLINE: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+"""Settings of every connection: DuckDB must not load extensions from the network."""
 _CGROUP = Path("/sys/fs/cgroup")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 

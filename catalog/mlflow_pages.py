@@ -86,8 +86,6 @@ def note_pages(
     The file is not locked: only one process at a time may call this.
 
     Args:
-      experiment_id: MLflow's id of the study's experiment.
-      runs: MLflow's run ids, by `run_key`.
       team: URL of the team's server with these runs; None for the store's own database.
     """
     pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items())), team))

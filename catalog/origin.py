@@ -42,8 +42,6 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     size and times, and the code by its source.
 
     Args:
-      store: the store that is read.
-      maker: the code that reads it.
       study: include only this study's plan and the artifacts that it names; None: the whole store.
     """
     shown = _all(store.home) if study is None else _of_study(store.home, study)

@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 
 from catalog.limits import (
+    OFFLINE,
     QUERY_SECONDS,
     Limits,
     limits,
@@ -33,9 +34,7 @@ from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.plain_text import require_text
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
+_CONFIG = OFFLINE | {
     "python_enable_replacements": "false",
     # One thread: floats are summed in a fixed order, so results have the same digits every time.
     "threads": "1",
@@ -106,32 +105,10 @@ def _attached(path: Path, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnectio
 
 
 def run_query(
-    path: Path,
-    sql: str,
-    limit: float = QUERY_SECONDS,
-    *,
-    parameters: Mapping[str, Any] | None = None,
-    most_rows: int | None = None,
-    within: Limits | None = None,
+    path: Path, sql: str, parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run one read-only query and return its column names and its rows.
-
-    Args:
-      sql: One read-only statement; a closing semicolon is allowed.
-      limit: Time limit in seconds.
-      parameters: Values of the statement's `$name` parameters.
-      most_rows: Read only this many rows; None: all rows.
-      within: Limits of memory, temporary files and result; None: those of `limits()`.
-
-    Raises:
-      SpecError: if there is no catalog; if `sql` is not exactly one statement that reads, or has an
-        error (the message names similar tables or columns); if it takes longer than `limit` or
-        exceeds a limit of `within`.
-      StoreError: if the catalog is damaged.
-    """
-    found = read_blocks(
-        path, sql, limit, parameters=parameters, most_rows=most_rows, within=within or limits()
-    )
+    """Run one read-only query within the default limits; return its column names and its rows."""
+    found = read_blocks(path, sql, QUERY_SECONDS, parameters=parameters, within=limits())
     columns = [str(name) for name in next(found)]
     return columns, [row for block in found for row in block]
 
@@ -145,7 +122,20 @@ def read_blocks(
     most_rows: int | None = None,
     within: Limits,
 ) -> Iterator[Sequence[Any]]:
-    """Yield the column names, then the rows in blocks of about 4 MB. Arguments: see `run_query`."""
+    """Yield the column names of one read-only query, then its rows in blocks of about 4 MB.
+
+    Args:
+      limit: Time limit in seconds.
+      parameters: Values of the statement's `$name` parameters.
+      most_rows: Read only this many rows; None: all rows.
+      within: Limits of memory, temporary files and result.
+
+    Raises:
+      SpecError: if there is no catalog; if `sql` is not exactly one statement that reads, or has an
+        error (the message names similar tables or columns); if it takes longer than `limit` or
+        exceeds a limit of `within`.
+      StoreError: if the catalog is damaged.
+    """
     with open_catalog(path, within) as connection:
         statement = _only_read(connection, sql)
         deadline = time.monotonic() + limit
@@ -186,11 +176,7 @@ def as_store_error(error: Exception, path: Path) -> Exception:
 
 
 def logical_digest(path: Path) -> str:
-    """Return the sha256 of all rows in schema `store`; equal for two builds from one store.
-
-    Raises:
-      SpecError: if the catalog does not exist.
-    """
+    """Return the sha256 of all rows in schema `store`; equal for two builds from one store."""
     digest = hashlib.sha256()
     with open_catalog(path) as connection:
         tables = connection.execute(

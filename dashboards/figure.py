@@ -133,8 +133,6 @@ def figure(
 
     Args:
       title: Heading of the figure; downloaded files are named after it.
-      pictures: SVG elements.
-      table: Values that the pictures show.
       kind: Layout of the pictures: a CSS class in `report.css`.
     """
     return Markup(_MACROS.figure(title, caption, pictures, table, kind))

@@ -37,9 +37,6 @@ def write_latex(catalog: Path, study: str, out: Path) -> Path:
 
     Args:
       out: The `.tex` file to write, to be included in a document; its folder is created if missing.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist, or the file cannot be written.
     """
     contents = read_contents(catalog, study)
     lines = [f"% {study}: lce report {study} --format latex; needs booktabs"]

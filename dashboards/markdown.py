@@ -27,8 +27,8 @@ from dashboards.families import Variant, groups
 from dashboards.plain_text import file_name, plain
 from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
 from dashboards.sections import glance, header, positions, short_context, shots
+from dashboards.writing import unwritable
 from lce_core import formats
-from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label
 
 PAGE, SCORES = "README.md", "scores.csv"
@@ -48,9 +48,6 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
 
     Args:
       out: The folder, which is created if missing. Existing files of the same names are replaced.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist, or the folder cannot be written.
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
@@ -62,12 +59,7 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
         page = "\n".join(_page(contents, found, out)) + "\n"
         (out / PAGE).write_text(page, encoding="utf-8")
     except OSError as error:
-        raise SpecError(
-            "--out",
-            f"{out}, which cannot be written ({error.strerror})",
-            "a writable folder",
-            "choose another folder",
-        ) from error
+        raise unwritable(out, error, "folder") from error
     return out / PAGE
 
 

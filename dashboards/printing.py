@@ -37,11 +37,6 @@ def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
 
     Args:
       out: The PDF to write. Its folder is created if missing; an existing file is replaced.
-      browser: Path of a Chromium or Chrome.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist, or the file cannot be written.
-      ServiceError: if the browser fails to print.
     """
     return print_page(report_page(catalog, study, on_paper=True), out, browser)
 
@@ -53,8 +48,6 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
 
     Args:
       page: The page as HTML text that refers to no other file.
-      browser: Path of a Chromium or Chrome.
-      seconds: Time limit for the browser.
 
     Raises:
       SpecError: if the file cannot be written.
@@ -109,6 +102,6 @@ def _run(command: list[str], log: Path, seconds: float) -> str:
     return f"exit code {code}" if code else ""
 
 
-def _tail(log: Path, lines: int = 10) -> str:
+def _tail(log: Path) -> str:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.splitlines()[-10:])

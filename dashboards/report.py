@@ -80,9 +80,6 @@ def write_report(catalog: Path, study: str, out: Path) -> Path:
 
     Args:
       out: The HTML file to write. Its folder is created if missing; an existing file is replaced.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist, or the file cannot be written.
     """
     return write_whole(out, report_page(catalog, study))
 
@@ -93,9 +90,6 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
     Args:
       on_paper: True to render for printing: tables are expanded and fit the width of a sheet, and
         there are no links to MLflow.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist.
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:

@@ -25,7 +25,7 @@ def write_whole(out: Path, content: str | bytes) -> Path:
         aside.write_bytes(content.encode() if isinstance(content, str) else content)
         aside.replace(out)
     except OSError as error:
-        raise _unwritable(out, error) from error
+        raise unwritable(out, error) from error
     return out
 
 
@@ -40,17 +40,17 @@ def folder_beside(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{out.name}.", dir=out.parent))
     except OSError as error:
-        raise _unwritable(out, error) from error
+        raise unwritable(out, error) from error
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unwritable(out: Path, error: OSError) -> SpecError:
+def unwritable(out: Path, error: OSError, what: str = "file") -> SpecError:
     return SpecError(
         "--out",
         f"{out}, which cannot be written ({error.strerror})",
-        "a writable file",
+        f"a writable {what}",
         "choose another path",
     )

@@ -37,10 +37,8 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     If the store exists, also copy the lock there, so that `lce gc` keeps the locked artifacts.
 
     Args:
-      study: name of a shipped study, or path of a study file.
       execution: settings of the computation. A step has an id only if its input data is on this
         machine, in one of the data folders of `execution`.
-      file: the lock file; None for the default of `lock_file`.
 
     Raises:
       SpecError: if the file is another study's lock or cannot be written, or if the new lock would

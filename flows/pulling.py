@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from rich.console import Console
 
@@ -18,7 +19,6 @@ from flows.process_end import ProcessEnd
 from flows.run_context import RunContext
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
-from flows.runs.threads import in_threads
 from flows.settings import mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
@@ -26,8 +26,12 @@ from lce_core import formats
 from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.study.units import Unit
+from tasks.progress_tracker import ProgressTracker
+from tasks.retries import with_retries
 from tasks.slots import Slot
+from tasks.units import compute
 from tasks.work_queue import Claim
+from tasks.workers import Pool
 
 LINE_SECONDS = 60.0
 """Pause between progress lines while no unit starts or finishes."""
@@ -168,3 +172,24 @@ def _outcome(result: UnitResult) -> str:
         "left to other workers": len(result["held"]),
     }
     return ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+
+
+def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> Submit:
+    """Return a function that computes a unit in a new thread, with retries until `stop`."""
+    max_attempts = pool.execution.max_attempts
+
+    def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+        unit, slot_json = claim.unit.to_json(), slot.to_json()
+        attempt = partial(compute, pool, tracker, unit, slot_json, claim.shared)
+
+        def run() -> None:
+            try:
+                result: UnitResult = with_retries(attempt, max_attempts, stop)
+            except BaseException as error:  # noqa: BLE001 - the scheduler records it for the unit
+                result = error
+            end(result)
+
+        # A daemon thread, so that an interrupted process can exit without waiting for it.
+        threading.Thread(target=run, daemon=True).start()
+
+    return submit

@@ -14,12 +14,12 @@ from rich.table import Table
 from lce_core.terminal import WIDTH, Guarded, visible
 
 
-def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
+def plain_table(texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
     """Return a rich table without rows and without ruled lines.
 
     Texts that are too wide continue on the next line; the numbers to their right never wrap.
     """
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in texts:
         table.add_column(column, overflow="fold")
     for column in numbers:

@@ -114,8 +114,6 @@ def preflight(
 
     Args:
       studies: names of shipped studies or of studies that ran here, or paths of study files.
-      execution: settings of the computation.
-      options: which cells to compute.
 
     Raises:
       SpecError: if a study, an option or the MLflow server's URL is wrong, a base model was not

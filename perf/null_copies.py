@@ -19,14 +19,13 @@ comparisons, and false findings are counted in its views. Kinds of copies:
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-import tempfile
-import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
+from measuring import Row, measure, timed
 from numpy.typing import NDArray
 
 from catalog.build import write_tables
@@ -95,23 +95,15 @@ KINDS = (
 )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--copies", type=int, default=200, help="copies of each kind")
-    parser.add_argument("--home", type=Path, help="home of the run that is copied")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the copies")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
-        home = (options.home or Path(folder) / "home").absolute()
-        compute(home)
-        start, cpu = time.perf_counter(), time.process_time()
-        print(f"| {options.copies} copies | {' | '.join(FAMILIES)} | effective lengths |")
-        print("|---|" + "--:|" * (len(FAMILIES) + 1))
-        for kind in KINDS:
-            shares = measure(home, kind, options.copies, options.seed, Path(folder) / "c.duckdb")
-            print("|", " | ".join([kind.name, *shares]), "|", flush=True)
-    spent = f"{time.process_time() - cpu:.0f} s CPU, {time.perf_counter() - start:.0f} s"
-    print(f"\nseed {options.seed}, {spent}")
+def rows(options: Namespace) -> Iterator[Row]:
+    """Yield the shares of false findings of each kind of copies."""
+    folder = options.folder
+    home = Path(options.home or folder / "home").absolute()
+    compute(home)
+    for kind in KINDS:
+        path = folder / "c.duckdb"
+        timing = timed(partial(shares, home, kind, options.copies, options.seed, path))
+        yield {"copies": kind.name, **timing.result, "CPU s": timing.cpu}
 
 
 def compute(home: Path) -> None:
@@ -126,7 +118,7 @@ def compute(home: Path) -> None:
         run(file, home=home)
 
 
-def measure(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> list[str]:
+def shares(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> Row:
     """Return the share of copies with a false finding in each family, and of wrong lengths."""
     store, rng = Store(home), np.random.default_rng(seed)
     tables, past = extract(store), history(store)
@@ -151,12 +143,12 @@ def measure(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> l
         query, names = (MARGINS, {}) if kind.at_margin else (FINDINGS, {"ratio": kind.ratio})
         found = Counter(family for _, family in connection.execute(query, names).fetchall())
         wrong = [low == high for low, high in connection.execute(LENGTHS).fetchall()]
-    shares = [f"{100 * found[family] / num_copies:.1f} %" for family in FAMILIES]
+    figures = {family: f"{100 * found[family] / num_copies:.1f} %" for family in FAMILIES}
     if kind.at_margin:
-        return ["", "", shares[FAMILIES.index(SHORT_CONTEXT)], "", ""]
+        figures = {**dict.fromkeys(FAMILIES, ""), SHORT_CONTEXT: figures[SHORT_CONTEXT]}
     # Runs that vary say nothing about one of them.
-    is_known = kind.num_seeds > 1 or not kind.ratio
-    return [*shares, f"{100 * np.mean(wrong):.1f} %" if is_known else ""]
+    is_known = not kind.at_margin and (kind.num_seeds > 1 or not kind.ratio)
+    return {**figures, "effective lengths": f"{100 * np.mean(wrong):.1f} %" if is_known else ""}
 
 
 def renamed(rows: pa.Table, number: int) -> pa.Table:
@@ -239,4 +231,4 @@ def known(cell: Cell) -> SampleScores:
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, rows, copies=200, home="", seed=0)

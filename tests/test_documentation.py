@@ -29,7 +29,7 @@ from lce_core.methods import METHODS
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
 from lce_core.study.expectation import Expectation
-from lce_core.study.plugin_folders import PLACES, add_plugin_folders
+from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.study_file import parse_study
 from lce_core.study.tuning import Tune
@@ -291,14 +291,6 @@ def checked(path: Path) -> str:
     done = CliRunner().invoke(app, ["check", str(path)])
     assert done.exit_code == 0, done.output
     return done.output
-
-
-@pytest.mark.parametrize("kind", NEW)
-def test_a_new_file_is_refused_at_its_first_marked_line(kind, folder):
-    file = new_file(kind, folder)
-    add_plugin_folders((folder,))
-    with pytest.raises(SpecError, match=re.escape(f"{file}, line 1: ")):
-        PLACES[KINDS[kind]].load(NEW[kind])
 
 
 @pytest.mark.parametrize("kind", ["method", "model"])

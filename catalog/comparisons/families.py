@@ -48,8 +48,6 @@ def paired_differences(
     The key `margins` of each row lists rows of `compared.margin`.
 
     Args:
-      cells: the cells of any number of studies.
-      predicted: what the studies predict.
       looks: the looks by study; a study without `looks` has no entry.
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):

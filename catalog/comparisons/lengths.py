@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.comparisons.samples import BASE, Cell, grouped
+from catalog.comparisons.samples import BASE, Cell, fields_of, grouped
 from lce_core.statistics.effective_length import Threshold, effective_length
 
 KEPT = 0.9
@@ -30,6 +30,7 @@ RULER = 0.856
 """Accuracy of Llama-2-7B at 4,096 tokens in RULER's Table 3."""
 NOLIMA = 0.85
 """Fraction of a method's own base score that the method must keep, by the rule `nolima`."""
+_AXES = ("study", "base_model", "benchmark", "task", "profile")
 
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
@@ -118,14 +119,9 @@ def _row(
     )
     value = threshold.value if isinstance(threshold, Threshold) else threshold
     return {
-        "study": first.study,
-        "base_model": first.base_model,
+        **fields_of(first, *_AXES, "exact_attention", "unit", "higher_is_better"),
         "method": first.method[0],
         "frozen": first.method[1],
-        "exact_attention": first.exact_attention,
-        "benchmark": first.benchmark,
-        "task": first.task,
-        "profile": first.profile,
         "tokens": found.tokens,
         "ci_low": found.low,
         "ci_high": found.high,
@@ -134,8 +130,6 @@ def _row(
         "num_seeds": max(len({cell.name for cell in own}) for own in by_length.values()),
         "rule": rule,
         "threshold": math.exp(value) if first.aggregation == "power of mean" else value,
-        "unit": first.unit,
-        "higher_is_better": first.higher_is_better,
     }
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import kendalltau, rankdata
 
-from catalog.comparisons.samples import Cell, Method, grouped
+from catalog.comparisons.samples import Cell, Method, fields_of, grouped
 from lce_core.statistics.contrasts import (
     FEWEST_CLUSTERS,
     Adjusted,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
+_PLACE = ("study", "base_model", "benchmark", "eval_length")
 
 
 def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
@@ -127,14 +128,10 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
                 [kind[one][0] for one in methods],
                 [kind[one][1] or one for one in methods],
             )
-            yield {
-                **_named(of_benchmark),
-                "methods": "all",
-                **_tested(found.all_methods),
-            }
+            where = fields_of(of_benchmark[0], *_PLACE)
+            yield {**where, "methods": "all", **_tested(found.all_methods)}
             if not all(kind[one][0] for one in methods):
-                columns = _tested(found.exact_methods)
-                yield {**_named(of_benchmark), "methods": "exact attention", **columns}
+                yield {**where, "methods": "exact attention", **_tested(found.exact_methods)}
 
 
 @dataclass(frozen=True)
@@ -173,11 +170,7 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
         )
         for (one, contrast, number), adjusted in zip(family, corrected, strict=True):
             yield {
-                "study": one.study,
-                "base_model": one.base_model,
-                "benchmark": one.benchmark,
-                "eval_length": one.eval_length,
-                "metric": one.metric,
+                **fields_of(one, *_PLACE, "metric"),
                 "among": one.named,
                 "tau": contrast.value,
                 "ci_low": None if adjusted.low is None else max(-1.0, adjusted.low),
@@ -287,16 +280,6 @@ def _means(planned: Sequence[Cell]) -> dict[Method, float]:
 
 def _parts(own: Sequence[Cell]) -> frozenset[Any]:
     return frozenset((*cell.part, cell.profile) for cell in own)
-
-
-def _named(planned: Sequence[Cell]) -> dict[str, Any]:
-    first = planned[0]
-    return {
-        "study": first.study,
-        "base_model": first.base_model,
-        "benchmark": first.benchmark,
-        "eval_length": first.eval_length,
-    }
 
 
 def _tested(found: RankAgreement) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from catalog.comparisons.aligned import AlignedScores, Part, aligned
-from catalog.comparisons.samples import BASE, Cell, Method, grouped
+from catalog.comparisons.samples import BASE, Cell, Method, fields_of, grouped
 from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.significance import look_levels
 
@@ -36,6 +36,10 @@ SEEDS, ONE_RUN, PROMPTS = "training seeds", "one training run", "prompts"
 """What a comparison generalises to: other training seeds; other prompts on the checkpoints of a
 single training run; or other prompts, where neither method was trained."""
 
+_SHARED = (
+    *("study", "base_model", "benchmark", "profile", "eval_length", "metric", "is_default"),
+    *("unit", "higher_is_better"),
+)
 Row = dict[str, Any]
 Pair = tuple[Method, Method]
 Key = tuple[str, str, str, int, str | None, frozenset[Method]]
@@ -247,17 +251,8 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
 
 def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
     """Return the columns that are equal for all pairs; `task` is None over several tasks."""
-    cell = known.cells[0][0]
     return {
-        "study": cell.study,
-        "base_model": cell.base_model,
-        "benchmark": cell.benchmark,
+        **fields_of(known.cells[0][0], *_SHARED),
         "task": tasks[0] if len(tasks) == 1 else None,
         "tasks": ", ".join(tasks),
-        "profile": cell.profile,
-        "eval_length": cell.eval_length,
-        "metric": cell.metric,
-        "is_default": cell.is_default,
-        "unit": cell.unit,
-        "higher_is_better": cell.higher_is_better,
     }

@@ -33,7 +33,7 @@ _TOLERANCE = 1e-4
 _CELLS = """
     SELECT
         c.study, c.base_model, c.method, c.frozen, c.exact_attention, c.seed, c.benchmark, c.task,
-        c.profile, c.eval_length, c.family, c.status, c.cell, c.checkpoint, c.target_context,
+        c.profile, c.eval_length, c.family AS method_family, c.cell AS name, c.checkpoint,
         s.metric, s.value, s.unit, s.higher_is_better, t.trained_context,
         coalesce(json_extract(a.spec, '$.seed') IS NOT NULL, true) AS seeded
     FROM store.cell c
@@ -147,6 +147,11 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
     return cells
 
 
+def fields_of(one: object, *names: str) -> dict[str, Any]:
+    """Return the attributes with these names as columns of a row."""
+    return {name: getattr(one, name) for name in names}
+
+
 def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
     """Group cells by key, in order of first appearance."""
     groups: dict[Any, list[Cell]] = {}
@@ -180,30 +185,11 @@ def _sample_scores(connection: duckdb.DuckDBPyConnection, column: str) -> dict[s
     }
 
 
-def _cell(row: Mapping[str, Any], scored: Mapping[str, SampleScores]) -> Cell:
-    found = scored.get(row["cell"]) if row["value"] is not None else None
-    return Cell(
-        row["cell"],
-        row["checkpoint"],
-        row["study"],
-        row["base_model"],
-        (row["method"], row["frozen"]),
-        row["exact_attention"],
-        row["seed"],
-        row["benchmark"],
-        row["task"],
-        row["profile"],
-        row["eval_length"],
-        row["trained_context"],
-        row["metric"],
-        row["value"],
-        row["unit"],
-        row["higher_is_better"],
-        row["seeded"],
-        found,
-        row["family"],
-        None if found is None else aggregation_of(found.scores, row["value"]),
-    )
+def _cell(row: dict[str, Any], scored: Mapping[str, SampleScores]) -> Cell:
+    found = scored.get(row["name"]) if row["value"] is not None else None
+    method = row.pop("method"), row.pop("frozen")
+    rule = None if found is None else aggregation_of(found.scores, row["value"])
+    return Cell(method=method, scored=found, aggregation=rule, **row)
 
 
 def aggregation_of(scores: NDArray[np.float64], value: float) -> Aggregation | None:

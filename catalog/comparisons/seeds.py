@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.comparisons.samples import Cell, grouped
+from catalog.comparisons.samples import Cell, fields_of, grouped
 from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 from lce_core.statistics.seeds import mean_over_seeds
 
+_AXES = ("study", "base_model", "benchmark", "task", "profile", "eval_length")
 UNIT_RANGES = {"accuracy": (0.0, 1.0), "percent": (0.0, 100.0), "perplexity": (1.0, math.inf)}
 """Lowest and highest value of a unit; intervals end there. Scores in other units have no range."""
 
@@ -28,10 +30,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     Omits those whose value `aggregation_of` cannot explain, and those whose seeds should have the
     same documents but do not.
     """
-    for own in grouped(
-        cells,
-        lambda c: (c.study, c.base_model, c.method, c.benchmark, c.task, c.profile, c.eval_length),
-    ):
+    for own in grouped(cells, attrgetter("method", *_AXES)):
         first = own[0]
         # Seeds with the same cell id share one result: count it as one run.
         own = list({cell.name: cell for cell in own}.values())
@@ -46,17 +45,9 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             low, high = None, None
         least, most = UNIT_RANGES.get(first.unit or "", (-math.inf, math.inf))
         yield {
-            "study": first.study,
-            "base_model": first.base_model,
+            **fields_of(first, *_AXES, "metric", "unit", "higher_is_better"),
             "method": first.method[0],
             "frozen": first.method[1],
-            "benchmark": first.benchmark,
-            "task": first.task,
-            "profile": first.profile,
-            "eval_length": first.eval_length,
-            "metric": first.metric,
-            "unit": first.unit,
-            "higher_is_better": first.higher_is_better,
             "value": found.value,
             "ci_low": None if low is None else max(low, least),
             "ci_high": None if high is None else min(high, most),

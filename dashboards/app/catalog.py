@@ -30,19 +30,11 @@ class Catalog:
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def summaries(self, study: str) -> tuple[Summary, ...]:
-        """Return what a study came to, for each base model.
-
-        Raises:
-          SpecError: if the catalog does not exist, or lacks a table or column of a query.
-        """
+        """Return what a study came to, for each base model."""
         return _summaries(self.path, self._stamp(), study)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
-        """Run the query `name` of `dashboard.sql` or else of `dashboards/report.sql`.
-
-        Raises:
-          SpecError: if the catalog does not exist, or lacks a table or column of the query.
-        """
+        """Run the query `name` of `dashboard.sql` or else of `dashboards/report.sql`."""
         return list(_answer(self.path, self._stamp(), name, tuple(parameters.items())))
 
     def _stamp(self) -> tuple[int, ...] | None:

@@ -27,7 +27,6 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
     surroundings of the marked spans.
 
     Args:
-      length: length of the text in characters.
       places: the marked spans as half-open (start, end) pairs, in ascending order.
     """
     if length <= WHOLE:

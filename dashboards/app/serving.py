@@ -40,7 +40,6 @@ def serve(catalog: Path, port: int, secret: str) -> None:
 
     Args:
       catalog: path of the catalog, which may be replaced at any time.
-      port: a free port on loopback.
       secret: token that every request must carry.
 
     Raises:

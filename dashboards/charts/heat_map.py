@@ -165,8 +165,6 @@ def depth_grid_svg(
     """Return a small heat map of one method: needles found by length (across) and depth (down).
 
     Args:
-      one: The method, frozen or tuned.
-      lengths: The lengths in tokens, one per column.
       depths: The depths in %, one per row; 0 is the start of the text, 100 its end.
       values: Share of needles found, 0 to 1, by (length, depth).
     """

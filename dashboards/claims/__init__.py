@@ -14,9 +14,8 @@ prints the view `claims`: each published claim, with the outcomes of the compari
 
 from __future__ import annotations
 
-from dashboards.claims.claim import Claim, Topic
 from dashboards.claims.expectations import Expectation, counted, expectations
-from dashboards.claims.found import claims, told_apart
+from dashboards.claims.found import Claim, Topic, claims, told_apart
 
 __all__ = [
     "Claim",

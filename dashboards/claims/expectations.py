@@ -110,11 +110,7 @@ def outcomes_in_words(row: Row) -> str:
 
 
 def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
-    """Return the study's expectations for each base model, withdrawn ones last.
-
-    Raises:
-      SpecError: see `claims`.
-    """
+    """Return the study's expectations for each base model, withdrawn ones last."""
     found = rows_of(connection, study, _QUERIES)
     trained = {row["base_model"]: row["trained_context"] for row in found["trained"]}
     # A registered entry that is undecided may have another number in today's study file.

@@ -327,11 +327,7 @@ class Summary:
 
 
 def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary]:
-    """Return one summary per base model of a study.
-
-    Raises:
-      SpecError: the catalog lacks the study.
-    """
+    """Return one summary per base model of a study."""
     found = rows_of(connection, study, _QUERIES)
     expected = expectations(connection, study)
     amendments = found.pop("amendments")

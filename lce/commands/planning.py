@@ -56,7 +56,6 @@ def plan(
 ) -> None:
     """Show what `lce run` would compute, why, and how long it takes; compute nothing."""
     from flows.plans.budget import within_budget
-    from flows.plans.pricing import prices_of
     from lce.views import designs, plan_view, planning
     from lce.views import power as expected
 
@@ -75,7 +74,7 @@ def plan(
             output["budget"] = chosen.to_json()
         if power:
             output["power"] = expected.as_json(tests, seeds, options)
-            prices = prices_of(found.plan, found.states, how, device_type)
+            prices = found.prices(device_type)
             output["designs"] = designs.as_json(found.plan, prices, options, tests)
         say(json.dumps(output, indent=1))
         return
@@ -84,7 +83,7 @@ def plan(
         say(line)
     if power:
         say("\n".join(expected.lines(tests, seeds, options)))
-        prices = prices_of(found.plan, found.states, how, device_type)
+        prices = found.prices(device_type)
         say("\n".join(designs.lines(found.plan, prices, options, tests)))
 
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from flows.terminal import say
+from lce.commands.options import with_execution
 
 rope = typer.Typer(
     help="Up to which distance RoPE frequencies work, and how a method changes them.",
@@ -65,6 +66,7 @@ def base(
 
 
 @rope.command()
+@with_execution("plugins")
 def inspect(
     method: Annotated[str, typer.Argument(help="A method of `lce methods`.")],
     model: Annotated[str, typer.Option(help="A base model of `lce models`.")] = "llama2_7b",
@@ -83,18 +85,11 @@ def inspect(
     out: Annotated[
         Path | None, typer.Option(help="Draw a plot into this SVG file.", dir_okay=False)
     ] = None,
-    plugins: Annotated[
-        list[Path],
-        typer.Option("--plugins", help="Folder with your methods/, models/, ..."),
-    ] = [],  # noqa: B006
 ) -> None:
     """Show how a method changes each rotated pair: wavelengths, rotations, and the bound."""
-    from flows.settings import existing_folders
     from lce.rope import picture, texts
     from lce.rope.inspection import inspect_method
-    from lce_core.study.plugin_folders import add_plugin_folders
 
-    add_plugin_folders(existing_folders(plugins, "--plugins"))
     found = inspect_method(method, parameter, model, target, request)
     shown = found.head(head)
     if out is not None:

@@ -20,8 +20,6 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
     """Print and remove the artifacts that no plan and no lock file needs.
 
     Args:
-      home: folder of the store.
-      dry_run: print what would be removed, and remove nothing.
       locks: lock files outside the store; artifacts of their steps are kept too.
       prompt_gigabytes: maximum size of the cached prompts; the oldest prompts are removed.
 

@@ -73,13 +73,10 @@ def pack_study(
     The study's plan is saved first, which registers its hypothesis and expectations.
 
     Args:
-      study: name of a shipped study, or path of a study file.
-      execution: folders of the store, models, data and plug-ins.
       out: folder that is empty or does not exist.
       parcel: maximum size of a parcel, such as "60MB".
       python: version of Python on the other machine, such as "3.12".
       has: packages that the other machine has, besides torch, transformers and accelerate.
-      select: "axis=value,..." that chooses cells.
 
     Raises:
       SpecError: if nothing is missing, the folder is not empty, or something cannot travel.

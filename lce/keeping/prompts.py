@@ -19,13 +19,7 @@ def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) 
     in escaped form.
 
     Args:
-      execution: folders of the store, the weights and the data.
-      cell: id of a finished cell.
-      sample: number of the sample, from 0.
       as_json: print everything as one JSON object to stdout instead.
-
-    Raises:
-      LceError: if `rebuilt_cell` or `readable_sample` raises it.
     """
     folders = execution.model_folders, execution.data_folders
     found = readable_sample(rebuilt_cell(Store(execution.home), cell, *folders), sample)

@@ -18,8 +18,6 @@ def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -
     """Create a file such as FOLDER/methods/NAME.py from a template; return its path.
 
     Args:
-      kind: a key of `KINDS`.
-      name: name of the plug-in in study files.
       folder: folder of plug-ins, as for `--plugins`; created if it does not exist.
       attention: write a method with its own attention scheme. This file is complete.
 

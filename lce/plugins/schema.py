@@ -41,7 +41,6 @@ def _entry(registry: Registry[Any], common: Schema, parts: Schema, *required: st
     """Return the schema of a plug-in's name, or of a mapping with `name` and further keys.
 
     Args:
-      registry: the plug-ins of this kind.
       common: schemas of the keys that all entries have. A plug-in's parameter of the same name
         takes precedence.
       parts: the definitions of the whole schema, which gains those of the plug-ins' parameters.

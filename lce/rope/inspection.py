@@ -108,10 +108,7 @@ def inspect_method(
     """Compute the frequencies and the attention of a method on a base model.
 
     Args:
-      name: name of the method.
       parameters: parameters of the method as "KEY=VALUE", with values as in a study file.
-      model: name of the base model.
-      target: target context in tokens.
       request: request length in tokens; None means `target`.
 
     Raises:

@@ -37,7 +37,6 @@ def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
     L_theta is the longest distance up to which B_m (see `lce.rope.picture`) is never negative.
 
     Args:
-      base: RoPE base.
       inv_freq: frequencies of the base's pairs in radians per token, (pairs,).
       length: L_theta in tokens; None if it exceeds `SEARCHED`.
     """

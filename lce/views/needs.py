@@ -64,10 +64,7 @@ def needs_of(
     """Return what the missing steps of a plan need on the device of `prices`.
 
     Args:
-      plan: the plan of the cells that the user wants.
       states: state in the store of each step of `plan.steps`, by fingerprint.
-      execution: settings of the computation.
-      prices: prices of the plan's steps.
     """
     plan, states = _with_expected(plan, states)
     needed = needed_steps(plan, states)

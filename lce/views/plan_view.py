@@ -17,7 +17,7 @@ from flows.plans.amounts import (
     time_of,
     tokens_and_time,
 )
-from flows.plans.pricing import Prices, prices_of
+from flows.plans.pricing import Prices
 from flows.terminal import Terminal, plain_table, wrapped
 from lce.views.needs import needs_lines
 from lce.views.planning import Inspection
@@ -58,12 +58,11 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     """Print the output of `lce plan`.
 
     Args:
-      found: the study's plan and states.
       every_cell: also print a line for each cell.
       device: type of device to predict times for, such as "h100"; None for this machine.
     """
     console = Terminal()
-    prices = prices_of(found.plan, found.states, found.execution, device)
+    prices = found.prices(device)
     console.print(_table(found, prices))
     if (trained := training_table(found.plan)) is not None:
         console.print(trained)

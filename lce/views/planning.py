@@ -69,6 +69,9 @@ class Inspection:
         held = holders(self.store.home / "leases")
         return {steps[name]: who for name, who in held.items() if name in steps}
 
+    def prices(self, device: str | None = None) -> Prices:
+        return prices_of(self.plan, self.states, self.execution, device)
+
     def to_do(self) -> Iterator[Step]:
         """Yield the steps that a run would compute, parents before children."""
         needed = needed_steps(self.plan, self.states)
@@ -120,10 +123,9 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
     the orphaned artifacts.
 
     Args:
-      found: the study's plan and states.
       device: type of device to predict times for; None for this machine.
     """
-    plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
+    plan, prices = found.plan, found.prices(device)
     cells = []
     for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):
         step = cell.step or cell.expected

@@ -132,10 +132,6 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
     """Return the comparisons of `expects`, or by default those with the base model.
 
     Only cells in the plan count, so a plan reduced by --select or --budget has fewer.
-
-    Args:
-      plan: the study's plan.
-      folders: the user's folder of each data set.
     """
     study, sizes = plan.study, _Sizes(plan.study, folders)
     of_seed = seed_dependent(plan)

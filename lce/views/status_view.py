@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from flows.plans.amounts import device_of, error_of
-from flows.plans.pricing import Prices, prices_of, time_left
+from flows.plans.pricing import Prices, time_left
 from flows.terminal import Terminal
 from lce.views.grid import ASCII, SIGNS, grid_lines
 from lce.views.planning import Inspection
@@ -43,7 +43,7 @@ _REST_PER_POLL = 5
 
 def show_status(found: Inspection) -> None:
     """Print the output of `lce status`."""
-    console, prices = Terminal(), _prices(found)
+    console, prices = Terminal(), found.prices()
     for line in status_lines(found, prices, found.running(), _is_unicode(console)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -80,7 +80,7 @@ def as_json(found: Inspection) -> dict[str, Any]:
     return {
         "study": found.plan.study.study,
         "cells": dict(found.change_counts()),
-        "seconds_left": _seconds_left(found, _prices(found), running),
+        "seconds_left": _seconds_left(found, found.prices(), running),
         "running": [
             {"name": found.plan.steps[fingerprint].name, **asdict(holder)}
             for fingerprint, holder in running.items()
@@ -143,7 +143,7 @@ class _Watch:
 
     def __init__(self, found: Inspection, unicode: bool) -> None:
         self.found, self._unicode = found, unicode
-        self._prices, self._priced = _prices(found), time.monotonic()
+        self._prices, self._priced = found.prices(), time.monotonic()
         self._running: dict[str, Holder] = {}
         self._printed_counts, self._printed_at = "", -LINE_SECONDS
         self._stuck_since: float | None = None
@@ -153,7 +153,7 @@ class _Watch:
         self.found = self.found.again()
         self._running = self.found.running()
         if time.monotonic() - self._priced > PRICE_SECONDS:
-            self._prices, self._priced = _prices(self.found), time.monotonic()
+            self._prices, self._priced = self.found.prices(), time.monotonic()
         else:
             self._prices = self._prices.at(self.found.states)
 
@@ -220,10 +220,6 @@ def _failed(found: Inspection) -> Iterator[tuple[Step, str]]:
         parents = {found.states[parent].state for parent in step.parents.values()}
         if state.change == "failed" and "failed" not in parents:
             yield step, state.reason
-
-
-def _prices(found: Inspection) -> Prices:
-    return prices_of(found.plan, found.states, found.execution)
 
 
 def _is_unicode(console: Console) -> bool:

@@ -171,13 +171,6 @@ def test_whatever_changes_in_the_store_changes_its_digest(home):
     assert digest(home) == before
 
 
-def test_a_store_that_changed_makes_the_catalog_again_once(refreshed_home):
-    change_a_score(refreshed_home)
-    assert refreshes(refreshed_home)
-    assert not refreshes(refreshed_home)
-    assert shows_its_store(refreshed_home)
-
-
 def put_an_older_catalog_back(home: Path) -> None:
     older = home.parent / "older.duckdb"
     shutil.copyfile(home / "catalog.duckdb", older)

@@ -648,42 +648,6 @@ def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(t
     assert found["none", "perplexity"]["threshold"] == pytest.approx(1.1 * math.exp(0.9), rel=1e-4)
 
 
-def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_attention(tmp_path):
-    rng, cells = np.random.default_rng(2), []
-    truth = {}
-    for number in range(9):
-        exact = number < 6
-        nll = [1.0 + 0.1 * number if exact else 0.05 * number] * 4
-        share = round(1 - 0.1 * number + 0.15 * rng.normal(), 1) if exact else 0.0
-        right = [1.0] * round(20 * share) + [0.0] * round(20 * (1 - share))
-        truth[number] = (math.exp(nll[0]), float(np.mean(right)), exact)
-        for benchmark, task, scores, value, unit in (
-            ("perplexity", "code", nll, truth[number][0], "perplexity"),
-            ("passkey", "single", right, truth[number][1], "accuracy"),
-        ):
-            cells.append(
-                Answered(
-                    f"m{number}", True, 0, benchmark, task, 512, scores, value, unit=unit,
-                    exact_attention=exact,
-                )
-            )  # fmt: skip
-    path = written(tmp_path / "catalog.duckdb", cells)
-    for which, kept in (("all", truth.values()), ("exact attention", [*truth.values()][:6])):
-        (row,) = ask(path, f"FROM perplexity_agreement WHERE methods = '{which}'")
-        losses, shares, _ = zip(*kept, strict=True)
-        negated = [-one for one in losses]
-        assert row["num_methods"] == len(losses)
-        assert row["spearman"] == pytest.approx(stats.spearmanr(negated, shares).statistic)
-        assert row["kendall"] == pytest.approx(stats.kendalltau(negated, shares).statistic)
-        assert row["kendall_low"] < row["kendall"] < row["kendall_high"]
-    copied = [*cells, *(replace(one, method="a copy") for one in cells if one.method == "m0")]
-    found = ask(written(tmp_path / "copied.duckdb", copied), "FROM perplexity_agreement")
-    assert [row["num_methods"] for row in found] == [9, 6], "equal scores count once"
-    points = ask(path, "FROM perplexity_vs_downstream ORDER BY method")
-    shown = {(p["perplexity"], p["value"], p["exact_attention"]) for p in points}
-    assert shown == set(truth.values())
-
-
 @pytest.mark.parametrize(
     ("value", "form"),
     [

@@ -22,7 +22,7 @@ from catalog.limits import (
     free_memory,
     limits,
 )
-from catalog.queries import open_catalog, run_query
+from catalog.queries import open_catalog, read_blocks, run_query
 from lce_core.environment import for_child
 from lce_core.errors import SpecError
 
@@ -113,12 +113,13 @@ def test_errors_of_the_other_process_are_those_of_this_one(catalog):
 
 def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog):
     small = Limits(memory=MEMORY, spill=0, result=MB)
-    assert len(run_query(catalog, "FROM range(5000)", within=small)[1]) == 5000
+    _, *blocks = read_blocks(catalog, "FROM range(5000)", 60, within=small)
+    assert sum(map(len, blocks)) == 5000
     for sql in ("SELECT repeat('x', 2000000)", "FROM range(100000)", "SELECT range(100000)"):
         with pytest.raises(
             SpecError, match=r"more than 1 MiB .*; expected a result of at most 1 MiB"
         ):
-            run_query(catalog, sql, within=small)
+            list(read_blocks(catalog, sql, 60, within=small))
     with pytest.raises(SpecError, match="a result of at most 1 MiB"):
         answer_apart(catalog, "FROM range(100000)", most_bytes=MB)
 
@@ -134,7 +135,7 @@ def test_what_a_statement_spills_is_limited_and_gone_afterwards(catalog, tmp_pat
     tight = Limits(memory=100 * MB, spill=MB, result=MB)
     ordered = "SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY hash(range)) AS n FROM {})"
     with pytest.raises(SpecError, match="1 MiB of temporary files"):
-        run_query(catalog, ordered.format("range(6000000)"), within=tight)
+        list(read_blocks(catalog, ordered.format("range(6000000)"), 60, within=tight))
     assert not list(tmp_path.iterdir())
 
 

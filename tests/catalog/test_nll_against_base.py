@@ -18,16 +18,6 @@ def parts(num_bins: int, trained: int) -> list[Band]:
     return bands(256 * trained, 256 * num_bins)
 
 
-@given(trained=st.integers(1, 9000), length=st.integers(1, 200_000))
-def test_bands_part_all_positions_at_doublings_of_the_trained_context(trained, length):
-    found = bands(trained, length)
-    assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
-    assert found[-1][1] == length
-    for number, (_, end) in enumerate(found[:-1]):
-        assert end == trained * 2**number
-    assert length <= trained * 2 ** (len(found) - 1)
-
-
 @given(values=st.lists(NLL, min_size=2, max_size=20), gain=st.floats(-2, 2), data=st.data())
 def test_a_constant_gain_is_found_whatever_the_text(values, gain, data):
     cut = data.draw(st.integers(1, len(values) - 1))

@@ -152,22 +152,6 @@ def test_the_papers_side_is_every_printed_figure_and_nothing_else(view, empty):
     assert list(rows[0])[-1] == "lengths"
 
 
-def test_figures_read_off_the_papers_stand_where_they_are_printed(empty):
-    for view, where, column, value in (
-        ("lceg.table_1", "method = 'self_extend'", "longb", 33.62),
-        ("lceg.table_2", "method = 'yarn'", "pg19_32k", 5.93),
-        ("lceg.table_12", "method = 'ntk_frozen'", "average", 81.14),
-        ("lceg.table_9", "method = 'ntk_frozen' AND scale = 31", "at_64k", 69.01),
-        ("lceg.table_8", "method = 'ntk_32k'", "at_64k", 61.0),
-        ("yarn.table_5", "method = 'yarn' AND NOT frozen", "at_8k", 3.30),
-        ("harpe.table_8", "method = 'yarn' AND task = 'niah_multikey_3'", "average", 36.67),
-        ("harpe.table_2", "true", "head_32", 4.54e6),
-        ("rope_base.table_4", "paper_method = 'Method 2'", "long_eval_15k", 0.40),
-    ):
-        found = ask(empty, f"SELECT {column} FROM {view} WHERE {where}")
-        assert found == [{column: value}], view
-
-
 def test_settings_are_those_of_the_papers(empty):
     views = [view for view in PLACES if view not in SCORED and "table" in view]
     for view in views:

@@ -4,8 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dashboards.contents import Contents, Row, read_contents
+from dashboards.families import MOST_LINES, Family, Variant, panels
 from dashboards.scores import comparable
 from dashboards.sections import against_length, glance, papers
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
@@ -116,3 +119,20 @@ def test_no_value_is_best_if_methods_have_different_seeds(tmp_path, seed):
         ("pi", seed, TEXT, "code", 2.0),
     )
     assert [one["is_best"] for one in found] == [seed == 0, False, False]
+
+
+members = st.lists(
+    st.builds(Variant, st.sampled_from("abcdefghijklmnop"), st.booleans()), unique=True
+)
+
+
+@given(members, st.sets(st.integers(0, 31)))
+def test_each_shown_variant_is_in_one_panel_of_at_most_six(known, left_out):
+    shown = [one for number, one in enumerate(known) if number not in left_out]
+    family = Family("base", "Change of base", tuple(known))
+    found = panels([family], shown)
+    assert sorted(map(str, (one for part in found for one in part.variants))) == sorted(
+        map(str, shown)
+    )
+    assert all(0 < len(part.variants) <= MOST_LINES for part in found)
+    assert len({part.title for part in found}) == len(found)

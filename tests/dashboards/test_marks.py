@@ -23,7 +23,7 @@ RIGHT = {
 EXPECTED = {"vt": "better", "cwe": "worse", "passkey": "better"}
 
 
-def catalog_of(path: Path, prompts: int) -> Path:
+def studied(path: Path, prompts: int) -> Path:
     return written(
         path,
         [
@@ -39,7 +39,7 @@ def catalog_of(path: Path, prompts: int) -> Path:
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory) -> Path:
-    return catalog_of(tmp_path_factory.mktemp("marks") / "catalog.duckdb", 60)
+    return studied(tmp_path_factory.mktemp("marks") / "catalog.duckdb", 60)
 
 
 def html(catalog: Path) -> str:
@@ -85,7 +85,7 @@ def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog, tmp_path):
 
 
 def test_without_a_significant_difference_there_is_neither_mark_nor_legend(tmp_path):
-    few = catalog_of(tmp_path / "catalog.duckdb", 2)
+    few = studied(tmp_path / "catalog.duckdb", 2)
     page = write_markdown(few, "s", tmp_path / "report").read_text("utf-8")
     text = write_latex(few, "s", tmp_path / "tables.tex").read_text("utf-8")
     for shown in (html(few), page):

@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.queries import logical_digest
-from tests.support.studies import SMOKE, lce, write_study
+from tests.support.studies import lce, write_study
 
 pytestmark = pytest.mark.slow
 
@@ -34,21 +34,6 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(home, tmp_pat
 )
 def test_wrong_requests_exit_with_2_and_write_nothing(tmp_path, arguments, message):
     assert message in lce(tmp_path / "home", *arguments, status=2)
-    assert not (tmp_path / "home").exists()
-
-
-def test_a_run_of_a_model_that_was_not_fetched_names_the_command_that_fetches_it(tmp_path):
-    study = write_study(
-        tmp_path,
-        SMOKE,
-        base_models=[{"name": "smollm2_135m_q4"}],
-        methods=[{"name": "none"}],
-        benchmarks=[{"name": "passkey", "profile": "fast", "lengths": [1024]}],
-    )
-    output = lce(tmp_path / "home", "run", study, status=2)
-    assert "lce: base model smollm2_135m_q4: got no weights in" in output
-    assert "expected weights that were downloaded before the run" in output
-    assert "run `lce fetch smollm2_135m_q4`, or name a folder with --model-folder" in output
     assert not (tmp_path / "home").exists()
 
 

@@ -4,7 +4,7 @@ import duckdb
 
 from catalog.holdings import take_stock
 from catalog.limits import Limits
-from catalog.queries import as_store_error, run_query
+from catalog.queries import as_store_error, read_blocks
 from dashboards.app.serving import require_streamlit
 from dashboards.claims.__main__ import _of
 from lce_core.errors import SpecError, StoreError
@@ -31,7 +31,7 @@ def _(place: Place) -> None:
 @provokes(SpecError, "range(100000000)")
 def _(place: Place) -> None:
     sql = "SELECT list(range) FROM range(100000000)"
-    run_query(database(place), sql, within=Limits(1 << 27, 0, 1))
+    list(read_blocks(database(place), sql, 60, within=Limits(1 << 27, 0, 1)))
 
 
 @provokes(StoreError, "corrupt block")

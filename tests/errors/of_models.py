@@ -3,6 +3,7 @@ import torch
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
 from lce_core.models._weights import weights_digest
+from lce_core.rope.bound import frequencies_of, smallest_base
 from tests.support.architectures import save
 from tests.support.data.packaged_models import TinyPackaged
 from tests.support.errors.provocations import Place, provokes
@@ -36,3 +37,9 @@ def _(place: Place) -> None:
     beyond.add_special_tokens({"eos_token": "</s>"})
     folder = save("llama", place.folder, beyond)
     MINE.resolved(folder).tokenizer(folder)
+
+
+provokes(SpecError, "RoPE base: got 1.0")(lambda _: frequencies_of(1.0, 128))
+provokes(SpecError, "rotated elements: got 7")(lambda _: frequencies_of(1e4, 7))
+provokes(SpecError, "length: got 0")(lambda _: smallest_base(0, 128))
+provokes(SpecError, "length 2 with 2")(lambda _: smallest_base(2, 2))

@@ -18,7 +18,6 @@ from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH_TASKS
 from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
 from lce_core.contracts.toy_text import STORY
-from tests.support.data.mmlu_rows import write_mmlu
 from tests.support.data.short_context_rows import made_up
 from tests.support.data.subsets import state_rows
 from tests.support.ruler.prompts import stand_in_data
@@ -202,6 +201,25 @@ def _nolima(folder: Path) -> None:
         file.write_text(text, encoding="utf-8")
 
 
+def _mmlu(folder: Path) -> None:
+    (folder / "all").mkdir()
+    counts = {"test": 6, "auxiliary_train": 40}
+    for split, count in counts.items():
+        rows = [
+            {
+                "question": f"Which {split}  boat has\nnumber {number}?",
+                "subject": "boats",
+                "choices": [f"boat {letter}{number}" for letter in "wxyz"],
+                "answer": number % 4,
+            }
+            for number in range(count)
+        ]
+        pq.write_table(
+            pa.Table.from_pylist(rows), folder / "all" / f"{split}-00000-of-00001.parquet"
+        )
+    state_rows(folder, counts)
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "essays": _ruler,
     "squad": _ruler,
@@ -216,7 +234,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "govreport": _books,
     "one_ruler_book": _books,
     "nolima": _nolima,
-    "mmlu_all": write_mmlu,
+    "mmlu_all": _mmlu,
     **{
         data_set.name: functools.partial(made_up, task, num_questions=4)
         for task, asked in SHORT_TASKS.items()
