@@ -53,7 +53,7 @@ def test_a_fault_is_named_by_its_check_and_the_others_go_on(folder):
     first, _, second = done.stdout.partition("methods/well_pi\n")
     assert first.startswith("methods/faulty_pi\n")
     assert {line[:5] for line in second.splitlines()} == {"ok   "}
-    assert len(second.splitlines()) == 21
+    assert len(second.splitlines()) == 22
 
 
 @pytest.mark.parametrize(
