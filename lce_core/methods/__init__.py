@@ -34,7 +34,6 @@ __all__ = [
     "LayerAttention",
     "LoRA",
     "Method",
-    "OtherBase",
     "ParameterSearch",
     "Parameters",
     "ScaledMethod",
@@ -226,17 +225,6 @@ class ScaledMethod(Method):
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         self.scale_for(lengths)
         super().check(geometry, lengths)
-
-
-class OtherBase(Method):
-    """Base class of methods that replace the RoPE base for all pairs and all request lengths."""
-
-    family = "base"
-
-    base: Base
-
-    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        return RopeTable(geometry.inv_freq(self.base))
 
 
 class ApproximateMethod(Method):

@@ -9,7 +9,8 @@ rope_base_method_2 differs in one point: its B_m turns negative.
 from __future__ import annotations
 
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Base, OtherBase
+from lce_core.methods import Base
+from lce_core.methods._other_base import OtherBase
 from lce_core.registry import Source
 
 
