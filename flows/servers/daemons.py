@@ -160,11 +160,7 @@ def marked(home: Path) -> list[psutil.Process]:
 
 
 def wait_until(
-    name: str,
-    ready: Callable[[], bool],
-    alive: Callable[[], bool],
-    log: Path,
-    seconds: float = START_SECONDS,
+    name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
     """Wait until `ready` returns True, as long as `alive` does."""
     limit = time.monotonic() + seconds

@@ -17,6 +17,7 @@ from filelock import FileLock
 
 from flows.servers.daemons import (
     NAMES,
+    START_SECONDS,
     Service,
     answers,
     ask,
@@ -151,7 +152,7 @@ def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
     def is_alive() -> bool:
         return process_of(service) is not None
 
-    wait_until(service.name, is_ready, is_alive, Path(service.log))
+    wait_until(service.name, is_ready, is_alive, Path(service.log), START_SECONDS)
 
 
 def _wait_for_worker(home: Path, server: Service, worker: Service, since: datetime) -> None:

@@ -98,7 +98,9 @@ class TemporaryServer:
             if not self._is_alive():
                 self._launch()
             try:
-                wait_until("Prefect's server", self.answers, self._is_alive, self.log)
+                wait_until(
+                    "Prefect's server", self.answers, self._is_alive, self.log, START_SECONDS
+                )
                 break
             except ServiceError:
                 if self._is_alive() or attempt == MAX_STARTS:
