@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lce_core.attention import causal, flash, rotation, windowed
 from lce_core.attention.flash import attend_all, attend_window
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge, merge_rows
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation, check_heads
@@ -89,6 +92,34 @@ def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_toke
         torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
+SIZES = st.integers(1, 40)
+ANY_CASE = st.one_of(
+    st.tuples(SIZES, st.integers(1, 12)).map(lambda n: (LambdaShaped(*n), lambda_distance(*n))),
+    st.tuples(st.integers(1, 8), st.integers(1, 6))
+    .map(lambda n: (n[0] * n[1], n[0]))
+    .map(lambda n: (GroupedNeighbour(*n), grouped_distance(*n))),
+    st.tuples(SIZES, st.integers(1, 12)).map(lambda n: (CacheSinks(*n), cache_distance(*n))),
+    st.tuples(SIZES, st.none() | st.integers(1, 20)).map(
+        lambda n: (Rectified(*n), rectified_distance(*n))
+    ),
+)
+
+
+@given(ANY_CASE, st.integers(1, 90), st.booleans(), st.data())
+def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(case, tokens, blocked, data):
+    scheme, distance = case
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
+    cuts = [cut for cut in cuts if cut < tokens]
+    parts, rope = random_states(tokens, batch=1, heads=2, kv_heads=1, dim=4), table(pairs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        if blocked:
+            patch.setattr(flash, "backend", lambda device, dtype: "blocked")
+            patch.setattr(flash, "_SCORES", 1000)
+        output = in_chunks(windowed.attend, scheme, parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, distance)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize(("queries", "keys"), [(900, 900), (300, 700), (513, 768)])
 def test_blocks_of_a_window_meet_without_gap_or_overlap(queries, keys, any_backend):
     query, key, value = random_states(keys, heads=2, kv_heads=1, dim=4)
@@ -122,6 +153,19 @@ def test_full_causal_equals_dense_attention_with_a_base_per_head(cuts, bases, kv
     expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
     output = in_chunks(causal.full_causal, FullCausal(), parts, rope, cuts)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_full_causal_has_the_gradients_of_dense_attention():
+    parts = random_states(30, batch=1, kv_heads=4)
+    rope = table(pairs=4, heads=4)
+    ours = [part.clone().requires_grad_() for part in parts]
+    theirs = [part.clone().requires_grad_() for part in parts]
+    causal.full_causal(
+        FullCausal(), AttentionInputs(*ours, rope, 0, SCALING)
+    ).square().sum().backward()
+    dense(*theirs, rope.inv_freq, lambda i, j: i - j if j <= i else None).square().sum().backward()
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
 
 
 def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominates():

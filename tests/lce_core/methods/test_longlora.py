@@ -108,6 +108,24 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
+# Whole heads and shared ones, an odd number, and a shared head across the middle.
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "group"), [(4, 2, 8), (3, 3, 32), (3, 1, 8), (12, 4, 32)]
+)
+def test_the_kernel_has_the_gradients_of_dense_attention(heads, kv_heads, group):
+    ours, theirs = (
+        [part.requires_grad_() for part in random_states(32, heads=heads, kv_heads=kv_heads, dim=6)]
+        for _ in range(2)
+    )
+    attended((ours[0], ours[1], ours[2]), group).square().sum().backward()
+    expected = dense(
+        (theirs[0], theirs[1], theirs[2]), table(2).inv_freq, visible(32, group, heads)
+    )
+    expected.square().sum().backward()
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
+
+
 def rolled(states: States, group: int, inv_freq: np.ndarray) -> torch.Tensor:
     """The other published form: shifted heads roll the row by half a block, and back."""
     length, heads = states[0].shape[2], states[0].shape[1]
