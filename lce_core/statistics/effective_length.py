@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from lce_core.statistics.clustered import clustered_mean, student_quantile
 from lce_core.statistics.estimates import Estimate, finite
 
-Sample = tuple[NDArray[np.float64], Sequence[Hashable] | None, Sequence[int] | None]
+Clustered = tuple[NDArray[np.float64], Sequence[Hashable] | None, Sequence[int] | None]
 """Scores of prompts (n,), and of each score the document and the training seed, if known."""
 LEVEL = 0.95
 NONE = 0
@@ -53,7 +53,7 @@ class Threshold:
     def value(self) -> float:
         return self.factor * float(self.scores.mean()) + self.shift
 
-    def margin(self, length: int, sample: Sample, level: float) -> Estimate:
+    def margin(self, length: int, sample: Clustered, level: float) -> Estimate:
         """Return the mean of a sample minus the threshold, with an interval of this level.
 
         Scores at other lengths count as independent of the base model's. Their interval combines
@@ -132,7 +132,7 @@ def effective_length(
     )
 
 
-def _mean(sample: Sample, level: float) -> Estimate:
+def _mean(sample: Clustered, level: float) -> Estimate:
     """Return a mean with the wider of two intervals: over documents and over training seeds."""
     values, clusters, seeds = sample
     found = clustered_mean(values, clusters, level=level)

@@ -27,8 +27,8 @@ def check_variant(
     lengths = ContextLengths(trained, target, request=target)
     try:
         variant.method.check(base_model.geometry, lengths)
-        # Tables for all layers may be expensive (`harpe` searches bases), so check only own layers.
-        _check_own_layers(variant.method, base_model, lengths)
+        # Tables for all layers may be expensive (`harpe` searches bases), so check only own ones.
+        _check_choice(variant.method, base_model, lengths)
         if base_model.local is not None:
             check_local(variant.method, pose=variant.train_positions == "pose")
         check_schemes(
@@ -62,8 +62,8 @@ def check_variant(
         )
 
 
-def _check_own_layers(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
-    """Refuse a method that changes no layer or no head of this model, or names missing ones."""
+def _check_choice(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
+    """Refuse a choice of layers or heads that the model lacks, or that changes nothing."""
     geometry, num_layers = base_model.geometry, base_model.shape.num_layers
     for key, count in (("layers", num_layers), ("heads", geometry.num_kv_heads)):
         named = getattr(method, key)
