@@ -1,8 +1,8 @@
 """Open the documents of a split as token ids: read token shards, or tokenise the text.
 
 Document lengths and domains of token shards are in memory (about 50 bytes per document), tokens are
-memory maps. Documents of the training split whose text
-equals that of a held-out document have length 0, as if they belonged to the other split.
+memory maps. Documents of the training split whose text equals that of a held-out document have
+length 0, as if they belonged to the other split.
 """
 
 from __future__ import annotations

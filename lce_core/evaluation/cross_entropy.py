@@ -29,10 +29,14 @@ def linear_cross_entropy(
 
     Args:
       hidden: (N, d) last hidden states.
-      weight: (V, d) of the output head, which has a `bias` (V,) or None.
+      weight: (V, d) of the output head.
+      bias: (V,) of the output head, or None.
       targets: (N,) int64, each below V.
       weights: (N,) factor of each token's loss; no gradient is computed for them.
       block: number of tokens whose logits exist at the same time.
+
+    Returns:
+      Scalar in fp32, or fp64 for fp64 input.
     """
     loss: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, targets, weights, block, _product_dtype(hidden)
