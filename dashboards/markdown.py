@@ -24,9 +24,10 @@ from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import Variant, groups
+from dashboards.figure import Table, cell_of
 from dashboards.plain_text import file_name, plain
 from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
-from dashboards.sections import glance, header, positions, short_context, shots
+from dashboards.sections import glance, header, positions, short_context, shots, tasks
 from dashboards.writing import unwritable
 from lce_core import formats
 from lce_core.study.variants import variant_label
@@ -85,6 +86,7 @@ def _page(contents: Contents, found: Sequence[Summary], out: Path) -> Iterator[s
         expected = next((one.expected for one in found if one.base_model == base), [])
         yield from _expectations(expected)
         yield from _short_context(contents.of(base))
+        yield from _controls(contents.of(base))
         yield from _base_model(contents.of(base), out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
@@ -117,13 +119,22 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
 
 
 def _short_context(contents: Contents) -> Iterator[str]:
-    if not (compared := contents.short_context):
-        return
-    table = short_context.table(compared, {})
-    yield f"\n### {short_context.TITLE}\n"
-    yield f"{short_context.caption(compared)}\n"
+    if compared := contents.short_context:
+        yield f"\n### {short_context.TITLE}\n\n{short_context.caption(compared)}\n"
+        yield from _printed(short_context.table(compared, {}))
+
+
+def _controls(contents: Contents) -> Iterator[str]:
+    if contents.controls:
+        yield f"\n### Controls\n\n{tasks.CONTROLS}\n"
+        yield from _printed(tasks.control_table(contents))
+
+
+def _printed(table: Table) -> Iterator[str]:
+    """Yield the lines of a table whose first column has the methods."""
     rows = [
-        [one.label if isinstance(one, Variant) else str(one) for one in row] for row in table.rows
+        (one.label if isinstance(one, Variant) else str(cell_of(one).shown) for one in row)
+        for row in table.rows
     ]
     yield from _lines(list(map(str, table.columns)), rows)
     yield ""
@@ -197,7 +208,7 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def _lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _lines(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     """Yield the lines of a table, whose first column names methods."""
     yield f"| {' | '.join(columns)} |"
     yield f"|---|{'---:|' * (len(columns) - 1)}"

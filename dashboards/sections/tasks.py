@@ -16,6 +16,11 @@ Column = tuple[str, int]
 """A column of a table: task and length in tokens."""
 MOST_COLUMNS = 10
 """Maximum number of columns of a table on paper."""
+CONTROLS = (
+    "The same prompts without their context, and with only the answer's neighbourhood. A score near"
+    " the first does not come from the context. The distance from the second is what the length"
+    " costs. Means over the seeds of done cells."
+)
 _COUNTED = "n: prompts or windows of text behind the score of each seed."
 
 
@@ -45,24 +50,22 @@ def controls(contents: Contents) -> Markup:
     """Return a table of scores beside those of control prompts; "" without any."""
     if not contents.controls:
         return Markup()
-    about = (
-        "The same prompts without their context, and with only the answer's neighbourhood. A score"
-        " near the first does not come from the context. The distance from the second is what the"
-        " length costs. Means over the seeds of done cells."
-    )
-    numbers = ("score", "no_context", "local_context")
-    heads = ("method", "benchmark", "task", "length", "score", "without context", "answer nearby")
+    return paragraph(CONTROLS) + control_table(contents).saved("controls")
+
+
+def control_table(contents: Contents) -> Table:
+    """Return a row per method, task and length whose prompts were also scored as controls."""
     order = ordered(contents)
     rows = [
         (
             Variant.of(row),
             *(row[name].replace("_", " ") for name in ("benchmark", "task")),
-            row["eval_length"],
-            *(row[name] for name in numbers),
+            *(row[name] for name in ("eval_length", "score", "no_context", "local_context")),
         )
         for row in sorted(contents.controls, key=lambda row: order.index(Variant.of(row)))
     ]
-    return paragraph(about) + Table(heads, rows, duplicates(contents)).saved("controls")
+    heads = ("method", "benchmark", "task", "length", "score", "without context", "answer nearby")
+    return Table(heads, rows, duplicates(contents))
 
 
 def _columns(rows: list[Row]) -> list[Column]:

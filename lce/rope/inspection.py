@@ -14,6 +14,7 @@ from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.inspection import Head, inspect_frequencies
 from lce_core.study.plain_yaml import plain_yaml
+from lce_core.study.plan_checks import check_method
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def inspect_method(
     lengths = ContextLengths(
         geometry.trained_context, target, target if request is None else request
     )
-    method.check(geometry, lengths)
+    check_method(method, base_model, lengths)
     table = in_heads(method, method.rope_table(geometry, lengths), geometry)
     before = geometry.inv_freq()
     (base,) = inspect_frequencies(before, before, lengths)

@@ -26,18 +26,7 @@ def check_variant(
     trained, target = base_model.geometry.trained_context, study.target_of(variant)
     lengths = ContextLengths(trained, target, request=target)
     try:
-        variant.method.check(base_model.geometry, lengths)
-        # Tables for all layers may be expensive (`harpe` searches bases), so check only own ones.
-        _check_choice(variant.method, base_model, lengths)
-        if base_model.local is not None:
-            check_local(variant.method, pose=variant.train_positions == "pose")
-        check_schemes(
-            variant.method,
-            base_model.geometry,
-            lengths,
-            base_model.shape.num_layers,
-            sinks=base_model.architecture.sinks,
-        )
+        check_method(variant.method, base_model, lengths, pose=variant.train_positions == "pose")
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
@@ -60,6 +49,19 @@ def check_variant(
             "a method that works with the weights of the base model alone",
             "write `tuned: true` instead, or choose another method",
         )
+
+
+def check_method(
+    method: Method, base_model: LanguageModel, lengths: ContextLengths, *, pose: bool = False
+) -> None:
+    """Raise SpecError if the method does not fit the base model; `pose` is as in `check_local`."""
+    geometry, num_layers = base_model.geometry, base_model.shape.num_layers
+    method.check(geometry, lengths)
+    # Tables for all layers may be expensive (`harpe` searches bases), so check only own ones.
+    _check_choice(method, base_model, lengths)
+    if base_model.local is not None:
+        check_local(method, pose=pose)
+    check_schemes(method, geometry, lengths, num_layers, sinks=base_model.architecture.sinks)
 
 
 def _check_choice(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:

@@ -5,6 +5,7 @@ again with scipy and numpy alone; rules of comparability are tried with one cell
 """
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from scipy import stats
 from catalog.comparisons.samples import aggregation_of
 from catalog.queries import logical_digest
 from dashboards.contents import read_contents
+from dashboards.markdown import write_markdown
 from dashboards.report import report_page
+from lce_core.formats import score
 from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.power import mean_power
 from tests.catalog.test_catalog import ask
@@ -184,10 +187,13 @@ def test_a_control_explains_what_a_method_gains_without_the_context(tmp_path):
 
     shown, rows = report_page(catalog, "s"), read_contents(catalog, "s").controls
     assert len(rows) == len(cells)
+    page = write_markdown(catalog, "s", tmp_path / "page").read_text(encoding="utf-8")
     for row in rows:
         means = {name: float(values.mean()) for name, values in scores(row["method"]).items()}
         assert (row["score"], row["no_context"], row["local_context"]) == tuple(means.values())
         assert all(f'data-value="{mean!r}"' in shown for mean in means.values())
+        numbers = " | ".join(map(score, means.values()))
+        assert re.search(rf"\| {row['method']} \| .* \| {re.escape(numbers)} \|\n", page)
 
 
 def test_more_prompts_of_a_document_add_no_evidence(tmp_path):

@@ -263,3 +263,6 @@ provokes(SpecError, "scale")(lambda _: inspect_method("pi", ["scale"], "toy_llam
 provokes(SpecError, "--set scale: got '[")(
     lambda _: inspect_method("pi", ["scale=["], "toy_llama", 512, None)
 )
+provokes(SpecError, "pi.layers: got layer 99 of")(
+    lambda _: inspect_method("pi", ["layers=[99]"], "toy_llama", 512, None)
+)
