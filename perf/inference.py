@@ -100,7 +100,7 @@ def cell(
         unit="nats",
         higher_is_better=True,
         seeded=seeded,
-        scored=SampleScores(np.arange(len(scores)), scores, names),
+        scored=SampleScores(np.arange(len(scores)), scores, names, {}),
         method_family=None,
         aggregation="mean",
     )
@@ -117,15 +117,10 @@ def trained_study(
 ) -> list[Cell]:
     """Draw a study of tuned methods and the base model, all with the expected score 0.
 
-    Args:
-      rng: source of the scores.
-      num_methods: number of methods, the base model included.
-      deviations: standard deviation between training seeds of each method, shape (methods,), in
-        standard errors of a mean over prompts. The base model has one training run.
-      seeded: True if each seed has its own prompts.
-      num_seeds: training runs of each tuned method.
-      runs: number of the training run that each method evaluates; its own by default. Methods of
-        one run share its deviation and add half as much of their own.
+    `deviations` (methods,) are standard deviations between training seeds, in standard errors of a
+    mean over prompts; the base model, method 0, has one training run. With `seeded`, each seed has
+    its own prompts. `runs` has the number of the training run that each method evaluates, by
+    default its own; methods of one run share its deviation and add half as much of their own.
     """
 
     def prompts() -> tuple[Numbers, Numbers]:
@@ -173,9 +168,9 @@ def better_with_each_seed(rng: np.random.Generator, number: int) -> list[Cell]:
     ]
 
 
-def frozen_study(scores: Numbers) -> list[Cell]:
+def frozen_study(scores: Numbers, clusters: Iterable[int] | None = None) -> list[Cell]:
     """Return a study of frozen methods with scores (methods, prompts), for a single seed."""
-    return [cell(method, 0, own) for method, own in enumerate(scores)]
+    return [cell(method, 0, own, clusters=clusters) for method, own in enumerate(scores)]
 
 
 def normal_documents(rng: np.random.Generator, number: int) -> list[Cell]:
@@ -197,9 +192,9 @@ def skewed(rng: np.random.Generator, number: int) -> list[Cell]:
     return frozen_study(np.stack(drawn))
 
 
-def better_on_documents(rng: np.random.Generator, gain: float, number: int) -> list[Cell]:
-    """Draw six frozen methods; the last is better by `gain` nats (SD 0.013)."""
-    scores = rng.normal(size=number) + rng.normal(0, 0.013 / np.sqrt(2), (6, number))
+def better_on_documents(rng: np.random.Generator, gain: float) -> list[Cell]:
+    """Draw six frozen methods on six documents; the last is better by `gain` nats (SD 0.013)."""
+    scores = rng.normal(size=6) + rng.normal(0, 0.013 / np.sqrt(2), (6, 6))
     scores[-1] += gain
     return frozen_study(scores)
 
@@ -208,16 +203,7 @@ def unequal_documents(rng: np.random.Generator) -> list[Cell]:
     """Draw seven frozen methods on twelve documents of one to twenty windows."""
     clusters = np.repeat(np.arange(12), rng.integers(1, 21, size=12))
     scores = rng.normal(size=(7, 12))[:, clusters] + rng.normal(size=(7, len(clusters)))
-    return [cell(method, 0, own, clusters=clusters) for method, own in enumerate(scores)]
-
-
-def few_prompts_in_tasks(rng: np.random.Generator) -> list[Cell]:
-    """Draw seven frozen methods on four tasks of three prompts, whose spreads differ 50-fold."""
-    return [
-        replace(cell(method, 0, spread * rng.normal(size=3)), task=f"task {task}")
-        for method in range(7)
-        for task, spread in enumerate((0.1, 1.0, 1.0, 5.0))
-    ]
+    return frozen_study(scores, clusters)
 
 
 def null_studies() -> Iterator[tuple[str, Draw]]:
@@ -241,7 +227,6 @@ def null_studies() -> Iterator[tuple[str, Draw]]:
     for number in (6, 12, 40):
         yield f"7 frozen methods, {number} documents", partial(normal_documents, number=number)
     yield "7 frozen methods, 12 documents of 1 to 20 windows", unequal_documents
-    yield "7 frozen methods, 4 tasks of 3 prompts", few_prompts_in_tasks
     yield "7 frozen methods, heavy-tailed (t, 3 df), 12 documents", heavy_tailed
     yield "7 frozen methods, right or wrong, 28 prompts", right_or_wrong
     for number in (16, 120):
@@ -251,7 +236,7 @@ def null_studies() -> Iterator[tuple[str, Draw]]:
 
 def decidable_studies() -> Iterator[tuple[str, Draw]]:
     for gain in (0.118, 0.093, 0.034):
-        draw = partial(better_on_documents, gain=gain, number=6)
+        draw = partial(better_on_documents, gain=gain)
         yield f"6 methods, 6 documents, {gain} nats (SD 0.013)", draw
     for number in (3, 5):
         yield f"2 methods, {number} seeds, 1.5 SDs", partial(better_with_each_seed, number=number)
