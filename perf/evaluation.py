@@ -1,11 +1,10 @@
 """Measure how much each optimisation of evaluation saves, as ratios of time or memory.
 
 Each row times evaluation without and with one optimisation, one right after the other in
-alternating order, and prints the median ratio of wall and of CPU seconds. The script checks first
-that the results agree: the interval from fewer windows contains the perplexity of all windows,
-losses are equal to 1e-5, and answers are equal. The model is the toy base model with random
-weights, because the cost does not depend on their values. Memory is the peak of torch's allocator
-during one call.
+alternating order, and prints the median ratio of wall seconds. The script checks that the results
+agree: the interval from fewer windows contains the perplexity of all windows, losses are equal to
+1e-5, and answers are equal. The model is the toy base model with random weights, because the cost
+does not depend on their values. Memory is the peak of torch's allocator during one call.
 
     python perf/evaluation.py [--out FILE.json]
 """
@@ -53,18 +52,16 @@ class HeldOut:
 
 
 def rows(options: Namespace) -> Iterator[Row]:
-    whole = {"truncate": True, "min_document_tokens": DOCUMENT_TOKENS}
     yield fewer_windows(options, 2048, 6)
     yield fewer_windows(options, 8192, 20)
-    yield one_pass(options, "perplexity", 1.3, last=256, stride=256)
-    yield one_pass(options, "perplexity_documents", 1.3, **whole)
+    yield one_pass(options, 1.3)
     yield shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3)
     shots = many_shots(2400, 200)
     yield shared_prefixes(options, "many-shot, 200 questions", shots, 10)
     yield shared_prefixes(options, "many-shot, bf16", shots, 3, dtype=torch.bfloat16)
     yield shared_contexts(options, 2048, 2)
-    yield early_stop(options, "niah_single_1", 2048, 1.3)
-    yield no_full_logits(options, 16384, 5)
+    yield early_stop(options, 2048, 1.3)
+    yield no_full_logits(16384, 5)
 
 
 def compared(
@@ -77,23 +74,22 @@ def compared(
 ) -> Row:
     """Return a row with the median of slow time / fast time, after a check of both results.
 
-    Args:
-      options: options of the command.
-      names: the optimisation, and what it is compared with.
-      limit: smallest ratio.
-      slow: evaluates without the optimisation.
-      fast: evaluates with it.
-      check: asserts that two results agree, and returns how closely.
+    `names` are the optimisation and what it is compared with, `limit` is the smallest ratio, and
+    `check` asserts that two results agree and returns how closely.
     """
     found = compare(slow, fast, options.repeats)
     agreement = check(found.first[-1].result, found.second[-1].result)
-    ratios = {"ratio": found.wall, "CPU ratio": found.cpu, "limit": at_least(found.wall, limit)}
-    return {"what": names[0], "against": names[1], **ratios, "check": agreement}
+    return row(names, found.wall, limit, agreement)
+
+
+def row(names: tuple[str, str], ratio: float, limit: float, agreement: str) -> Row:
+    figures = {"ratio": ratio, "limit": at_least(ratio, limit), "check": agreement}
+    return {"what": names[0], "against": names[1], **figures}
 
 
 def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
     """Time LCEG's perplexity with stride 256 and with stride = length."""
-    dense, sparse = (_benchmark("perplexity", stride=s, store_nll=True) for s in (256, length))
+    dense, sparse = (_perplexity(stride=stride) for stride in (256, length))
     request = _request(options, length)
 
     def check(wide: CellResult, narrow: CellResult) -> str:
@@ -102,10 +98,6 @@ def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
         assert low is not None
         assert high is not None
         assert low <= value <= high, (wide.scores[0], score)
-        starts = np.cumsum(narrow.arrays["losses"])[:-1]
-        windows = np.split(narrow.arrays["nll"].astype(float), starts)
-        stored = np.exp(np.mean([nll.mean() for nll in windows]))
-        assert abs(stored / score.value - 1) < 1e-3, (stored, score)
         return f"{score.value:.3f} [{low:.3f}, {high:.3f}] contains {value:.3f}"
 
     names = f"perplexity at {length}: stride = length", "stride 256"
@@ -113,9 +105,9 @@ def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
     return compared(options, names, limit, *ways, check)
 
 
-def one_pass(options: Namespace, name: str, limit: float, **parameters: Any) -> Row:
+def one_pass(options: Namespace, limit: float) -> Row:
     """Time four lengths: losses taken from the longest window, against a pass for each length."""
-    benchmark, lengths = _benchmark(name, **parameters), (4096, 2048, 1024, 512)
+    benchmark, lengths = _perplexity(last=256, stride=256), (4096, 2048, 1024, 512)
     cells = [replace(_request(options, lengths[0]), eval_length=length) for length in lengths]
 
     def shared() -> list[float]:
@@ -131,7 +123,7 @@ def one_pass(options: Namespace, name: str, limit: float, **parameters: Any) -> 
         assert error < 1e-5, error
         return f"equal to {error:.0e}"
 
-    names = f"{name} at {lengths}: from the longest", "a pass for each"
+    names = f"perplexity at {lengths}: from the longest", "a pass for each"
     return compared(options, names, limit, alone, shared, check)
 
 
@@ -185,12 +177,13 @@ def shared_contexts(options: Namespace, length: int, limit: float) -> Row:
     return compared(options, names, limit, *ways, check)
 
 
-def early_stop(options: Namespace, task: str, length: int, limit: float) -> Row:
+def early_stop(options: Namespace, length: int, limit: float) -> Row:
     """Time a RULER cell with and without stopping an answer once it is correct.
 
     A model with random weights gives no correct answers. Therefore the reference of each prompt is
     replaced by the first characters of the model's own answer, as many as the reference had.
     """
+    task = "niah_single_1"
     ruler: Any = BENCHMARKS.parse({"name": "ruler", "profile": "clean", "num_samples": 8}, "perf")
     request = replace(_request(options, length), task=task)
     request.model.model.double()  # rounding must not change the chosen tokens
@@ -238,16 +231,16 @@ def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
     return [np.concatenate([shots, rng.integers(256, size=size)]) for size in sizes]
 
 
-def no_full_logits(options: Namespace, length: int, limit: float) -> Row:
+def no_full_logits(length: int, limit: float) -> Row:
     """Compare the memory of losses in blocks with losses from full logits (32,000 ids)."""
     config = BASE.config()  # type: ignore[attr-defined]
     config.vocab_size = 32000
     torch.manual_seed(0)
-    stock = LlamaForCausalLM(config).to(options.device).eval()
+    stock = LlamaForCausalLM(config).eval()
     model = extend(stock, BASE, METHODS.parse({"name": "none"}, "perf"), target=length)
     model.begin_request(length)
     windows = np.random.default_rng(0).integers(32000, size=(1, length))
-    ids = torch.from_numpy(windows).to(options.device)
+    ids = torch.from_numpy(windows)
 
     def full() -> torch.Tensor:
         with torch.no_grad():
@@ -257,17 +250,14 @@ def no_full_logits(options: Namespace, length: int, limit: float) -> Row:
     def in_blocks() -> np.ndarray:
         return window_scores(model, windows, batch_tokens=length).nll[0]
 
-    error = float(np.abs(in_blocks() - full().cpu().numpy()).max())
+    error = float(np.abs(in_blocks() - full().numpy()).max())
     assert error < 1e-4, error
-    most, least = (peak_memory(losses, options.device) for losses in (full, in_blocks))
-    ratios = {"ratio": most / least, "CPU ratio": None, "limit": at_least(most / least, limit)}
-    check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
-    what = f"memory of losses at {length}"
-    return {"what": what, "against": "full logits", **ratios, "check": check}
+    names = f"memory of losses at {length}", "full logits"
+    return row(names, peak_memory(full) / peak_memory(in_blocks), limit, f"equal to {error:.0e}")
 
 
-def _benchmark(name: str, **parameters: Any) -> Benchmark:
-    return BENCHMARKS.parse({"name": name, "domains": ["prose"], **parameters}, "perf")
+def _perplexity(**parameters: int) -> Benchmark:
+    return BENCHMARKS.parse({"name": "perplexity", "domains": ["prose"], **parameters}, "perf")
 
 
 def _evaluate(benchmark: Benchmark, request: CellRequest) -> CellResult:
@@ -281,7 +271,7 @@ def _request(options: Namespace, length: int) -> CellRequest:
     text = np.concatenate(drawn)[: options.tokens].astype(np.uint32)
     return CellRequest(
         model=extend(
-            BASE.initialise(0).to(options.device).eval(),  # type: ignore[arg-type]
+            BASE.initialise(0).eval(),
             BASE,
             METHODS.parse({"name": "yarn"}, "perf"),
             target=8192,
@@ -296,4 +286,4 @@ def _request(options: Namespace, length: int) -> CellRequest:
 
 
 if __name__ == "__main__":
-    measure(__doc__, rows, device="auto", tokens=32768, threads=2, repeats=3)
+    measure(__doc__, rows, tokens=32768, threads=2, repeats=3)

@@ -12,9 +12,7 @@ comparisons, and false findings are counted in its views. Kinds of copies:
 - at the margin: within the trained context the losses of all methods are 2 % above the base
   model's, so that "not worse by more than 2 %" should stay undecided.
 
-    python perf/null_copies.py [--copies 200] [--home HOME] [--seed 0]
-
-`--home` keeps the run for a second call.
+    python perf/null_copies.py [--copies 200] [--seed 0]
 """
 
 from __future__ import annotations
@@ -97,18 +95,16 @@ KINDS = (
 
 def rows(options: Namespace) -> Iterator[Row]:
     """Yield the shares of false findings of each kind of copies."""
-    folder = options.folder
-    home = Path(options.home or folder / "home").absolute()
+    home = options.folder / "home"
     compute(home)
     for kind in KINDS:
-        path = folder / "c.duckdb"
-        timing = timed(partial(shares, home, kind, options.copies, options.seed, path))
+        timing = timed(partial(shares, home, kind, options))
         yield {"copies": kind.name, **timing.result, "CPU s": timing.cpu}
 
 
 def compute(home: Path) -> None:
-    """Run `smoke` with three seeds and expectations; a home that has this run is unchanged."""
-    home.mkdir(parents=True, exist_ok=True)
+    """Run `smoke` with three seeds and expectations."""
+    home.mkdir()
     study = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
     evaluation = study["evaluation"] | {"held_out_document_tokens": 1024}
     changes = {"seeds": [0, 1, 2], "expects": EXPECTS, "evaluation": evaluation}
@@ -118,16 +114,16 @@ def compute(home: Path) -> None:
         run(file, home=home)
 
 
-def shares(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> Row:
+def shares(home: Path, kind: Kind, options: Namespace) -> Row:
     """Return the share of copies with a false finding in each family, and of wrong lengths."""
-    store, rng = Store(home), np.random.default_rng(seed)
+    store, rng = Store(home), np.random.default_rng(options.seed)
     tables, past = extract(store), history(store)
     planned = tables["cell"]
     planned = planned.filter(pc.less(planned["seed"], kind.num_seeds))
     with open_catalog(home / "catalog.duckdb") as connection:
         cells = [cell for cell in read_cells(connection) if cell.seed < kind.num_seeds]
     copies: dict[str, list[pa.Table]] = {}
-    for number in range(num_copies):
+    for number in range(options.copies):
         copy = {
             **{name: tables[name] for name in ("study", "expectation", "artifact")},
             "cell": planned,
@@ -138,12 +134,13 @@ def shares(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> Ro
             copies.setdefault(name, []).append(renamed(rows, number))
     joined = {name: pa.concat_tables(rows) for name, rows in copies.items()}
     registered = {"registration": joined.pop("registration")}
+    path = options.folder / "copies.duckdb"
     write_tables(joined, path, registered)
     with open_catalog(path) as connection:
         query, names = (MARGINS, {}) if kind.at_margin else (FINDINGS, {"ratio": kind.ratio})
         found = Counter(family for _, family in connection.execute(query, names).fetchall())
         wrong = [low == high for low, high in connection.execute(LENGTHS).fetchall()]
-    figures = {family: f"{100 * found[family] / num_copies:.1f} %" for family in FAMILIES}
+    figures = {family: f"{100 * found[family] / options.copies:.1f} %" for family in FAMILIES}
     if kind.at_margin:
         figures = {**dict.fromkeys(FAMILIES, ""), SHORT_CONTEXT: figures[SHORT_CONTEXT]}
     # Runs that vary say nothing about one of them.
@@ -231,4 +228,4 @@ def known(cell: Cell) -> SampleScores:
 
 
 if __name__ == "__main__":
-    measure(__doc__, rows, copies=200, home="", seed=0)
+    measure(__doc__, rows, copies=200, seed=0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -47,12 +46,11 @@ def rows(options: Namespace) -> Iterator[Row]:
 
     first = run([*LCE, "run", options.study], home)
     yield row(f"first run, {computed(first.output):,} steps, s", first.wall, None)
-    digest, tasks = logical_digest(home / "catalog.duckdb"), task_runs(home)
+    digest = logical_digest(home / "catalog.duckdb")
     again = run([*LCE, "run", options.study], home)
     assert computed(again.output) == 0
     assert logical_digest(home / "catalog.duckdb") == digest
     yield row("run with everything done, s", again.wall, 15.0)
-    yield row("Prefect tasks of a run with everything done", task_runs(home) - tasks, 1)
     for arguments, limit in (["plan", options.study], 5.0), (["sql", SQL], 2.0):
         seconds = [run([*LCE, *arguments], home).wall for _ in range(5)]
         yield row(f"lce {arguments[0]}, s", statistics.median(seconds), limit)
@@ -86,12 +84,6 @@ def computed(output: str) -> int:
     found = re.search(r"([\d,]+) steps computed", output)
     assert found, output
     return int(found[1].replace(",", ""))
-
-
-def task_runs(home: Path) -> int:
-    """Count the task runs in the home's Prefect database."""
-    with sqlite3.connect(home / "prefect" / "prefect.db") as database:
-        return int(database.execute("SELECT count(*) FROM task_run").fetchone()[0])
 
 
 if __name__ == "__main__":
