@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from measuring import Row, markdown
 
@@ -63,21 +63,17 @@ def _where(found: Row) -> str:
     )
 
 
-def _table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the table of the rows with figures, then a list of the others with their reasons."""
-    columns = [{key: row[key] for key in row if key not in _UNSHOWN} for row in rows]
-    shown = [
-        {key.replace("_", " "): value for key, value in cells.items()}
-        for row, cells in zip(rows, columns, strict=True)
-        if "skipped" not in row and "failed" not in row
-    ]
-    if shown:
-        yield markdown(shown)
-        yield ""
-    for row, cells in zip(rows, columns, strict=True):
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Return the table of the rows with figures, then a list of the others with their reasons."""
+    shown, reasons = [], []
+    for row in rows:
+        cells = {key.replace("_", " "): row[key] for key in row if key not in _UNSHOWN}
         name = ", ".join(map(str, cells.values()))
-        for how in ("skipped", "failed"):
-            if how in row:
-                yield f"- {how}: {name}: {row[how]}"
-        for reason in row.get("out_of_memory", ()):
-            yield f"- out of memory before: {name}: {reason}"
+        missing = [how for how in ("skipped", "failed") if how in row]
+        reasons += [f"- {how}: {name}: {row[how]}" for how in missing]
+        reasons += [
+            f"- out of memory before: {name}: {one}" for one in row.get("out_of_memory", ())
+        ]
+        if not missing:
+            shown.append(cells)
+    return [*([markdown(shown), ""] if shown else []), *reasons]

@@ -1,11 +1,10 @@
 """Measure how hosts share one store: 24 steps, and the 24 ranges of a long cell, a second each.
 
 A host is a process with its own host name, so that it checks the other hosts' leases by their
-heartbeats. It computes in threads with the scheduling loop of `lce run` and `lce worker`; only the
-work is replaced: a step sleeps, writes one file and commits, and scoring a range sleeps. All hosts
-start together, and the measured time ends when the last one finds nothing left to do. Before a row
-is printed, the script checks that each step or range was computed once, and that the cell contains
-all ranges in order.
+heartbeats. It computes in threads with the scheduling loop of `lce run`; only the work is replaced:
+a step sleeps and commits one file, and scoring a range sleeps. All hosts start together, and the
+measured time ends when the last one finds nothing left to do. Before a row is printed, the script
+checks that each step or range was computed once, and that the cell contains all ranges in order.
 
     python perf/hosts.py [--out FILE.json]
 """

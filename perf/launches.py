@@ -2,10 +2,8 @@
 
 The forward pass of Llama-2-7B runs on torch's meta device, whose tensors have shapes but no values,
 with the code paths of a GPU from compute capability 8.0. Every operation that would start work on a
-GPU counts as one launch: views and allocations do not count. Some operations, such as sort, start
-several kernels on a GPU and still count once. Reading a value from the device counts as a wait.
-Counts per layer are the difference between a model of two layers and a model of one. A second table
-has the forward and backward pass of a training step, for all methods that can be trained.
+GPU counts as one launch: views and allocations do not count. Reading a value from the device counts
+as a wait. Counts per layer are the difference between a model of two layers and a model of one.
 
     python perf/launches.py          # print the tables
     python perf/launches.py --write  # replace the tables in docs/gpus.md
@@ -13,18 +11,19 @@ has the forward and backward pass of a training step, for all methods that can b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
+from gpu_common import random_llama
 from measuring import Row, alike, markdown, page_tables
 from operations import Operations
 from torch.overrides import TorchFunctionMode
+from transformers import AutoModelForCausalLM
 
 from lce_core.attention import causal, flash, stock
 from lce_core.attention.cache import PreallocatedCache
@@ -32,12 +31,9 @@ from lce_core.extension import kernels
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
-from lce_core.models import MODELS, LanguageModel
 from lce_core.rope import ContextLengths
-from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.recomputation import enable
 
-HERE = Path(__file__).resolve().parent
 WINDOW, CHUNK = 32768, 4096
 """Tokens of the text, and of the chunk that a chunked prefill adds to it."""
 META = torch.device("meta")
@@ -79,19 +75,11 @@ class _Calls(TorchFunctionMode):
 
 
 def _flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    *_: Any,
-    is_causal: bool = False,
-    scale: float | None = None,
-    **__: Any,
+    *states: torch.Tensor, is_causal: bool = False, scale: float | None = None, **_: Any
 ) -> torch.Tensor:
     """Compute SDPA with the operator of its flash kernel, which torch does not choose on meta."""
-    output: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention(
-        query, key, value, 0.0, is_causal, scale=scale
-    )[0]
-    return output
+    attend = torch.ops.aten._scaled_dot_product_flash_attention
+    return attend(*states[:3], 0.0, is_causal, scale=scale)[0]
 
 
 @contextmanager
@@ -111,17 +99,9 @@ def counting(*, training: bool = False) -> Iterator[Count]:
         yield count
 
 
-def base_model(layers: int) -> LanguageModel:
-    """Return a Llama of 7B width with this number of layers."""
-    add_plugin_folders((HERE / "plugins",))
-    return MODELS.parse({"name": "random_llama", "layers": layers}, "perf")
-
-
 def extended(method: str, layers: int, *, training: bool = False) -> ExtendedModel:
     """Return a bf16 model without values, with the method's last example applied."""
-    from transformers import AutoModelForCausalLM
-
-    base = base_model(layers)
+    base = random_llama("Llama-2-7B", layers=layers)
     with META:
         model = AutoModelForCausalLM.from_config(
             base.config(),  # type: ignore[attr-defined]
@@ -171,7 +151,7 @@ def measured(method: str) -> Row:
 
 
 def trainable(method: str) -> bool:
-    geometry = base_model(1).geometry
+    geometry = random_llama("Llama-2-7B", layers=1).geometry
     lengths = ContextLengths(geometry.trained_context, WINDOW, WINDOW)
     scheme = plugin(method).training_attention(geometry, lengths)
     return scheme is None or scheme.differentiable
@@ -209,21 +189,14 @@ def measured_training(method: str) -> Row:
     }
 
 
-def _sorted(rows: Iterable[Row]) -> str:
-    return markdown(sorted(rows, key=lambda row: list(row.values())[1:]))
+def table(methods: Iterable[str], figures: Callable[[str], Row]) -> str:
+    return markdown(sorted(alike(methods, figures), key=lambda row: list(row.values())[1:]))
 
 
-def table() -> str:
-    """Return the Markdown table of all methods for inference."""
-    return _sorted(alike(METHODS.names(), measured))
-
-
-def training_table() -> str:
-    """Return the Markdown table of all methods that can be trained."""
-    return _sorted(alike(filter(trainable, METHODS.names()), measured_training))
-
-
-TABLES = {"launches": table, "training launches": training_table}
+TABLES = {
+    "launches": lambda: table(METHODS.names(), measured),
+    "training launches": lambda: table(filter(trainable, METHODS.names()), measured_training),
+}
 """The tables of the page, by the name in the comments around them."""
 
 if __name__ == "__main__":

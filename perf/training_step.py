@@ -2,12 +2,12 @@
 
 Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward,
 with the sizes of a Llama head. The script checks that loss and gradients are equal, then times both
-one right after the other in alternating order, and prints the median ratio of CPU time. Memory is
-the peak of torch's allocator during one call, with gradients and logits.
+in alternating order, and prints the median ratio of CPU time. Memory is the peak of torch's
+allocator during one call, with gradients and logits.
 
 Loop: steps of `lce_core.training.trainer` against a plain torch loop over the same rows, without
-log, checks or resume points. The script checks that both have the same losses. Runs alternate; a
-ratio compares the medians of their steps.
+log, checks or resume points. The script checks that both have the same losses, and compares the
+medians of their steps.
 
     python perf/training_step.py [--out FILE.json]
 """
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import Row, at_most, compare, measure, peak_memory, random_rows
+from measuring import Row, at_most, compare, measure, peak_memory, random_rows, training_job
 from torch.nn import functional
 
 from lce_core.data.packing import PackedRows
@@ -93,8 +93,8 @@ def loop_ratio(options: Namespace) -> float:
     random_rows(options.folder, 4 * options.steps, ROW_TOKENS, vocabulary=256)
     seeds = count(), count()
     runs = compare(
-        lambda: trainer(training_job(options, next(seeds[0]))),
-        lambda: bare(training_job(options, next(seeds[1]))),
+        lambda: trainer(toy_job(options, next(seeds[0]))),
+        lambda: bare(toy_job(options, next(seeds[1]))),
         options.repeats,
     )
     ratios = []
@@ -139,26 +139,20 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
     return found, seconds
 
 
-def training_job(options: Namespace, seed: int) -> TrainingJob:
+def toy_job(options: Namespace, seed: int) -> TrainingJob:
     """Return a run with the toy base model's own training settings, for `--steps` steps."""
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     (folder / "out").mkdir()
-    training = Training(
-        learning_rate=1e-3, tokens_per_step=ROW_TOKENS * ROWS_PER_STEP, warmup_steps=5
-    )
-    return TrainingJob(
-        base_model=BASE.identity(),
-        method=None,
-        training=training,
-        from_scratch=True,
-        base_folder=None,
+    return training_job(
+        BASE,
+        folder,
+        ROW_TOKENS,
         rows=options.folder,
+        training=Training(
+            learning_rate=1e-3, tokens_per_step=ROW_TOKENS * ROWS_PER_STEP, warmup_steps=5
+        ),
         seed=seed,
         num_steps=options.steps,
-        row_length=ROW_TOKENS,
-        target_context=ROW_TOKENS,
-        out=folder / "out",
-        resume=folder / "resume",
         device="cpu",
         threads=options.threads,
     )

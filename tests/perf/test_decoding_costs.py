@@ -5,6 +5,7 @@ Counts are exact; times are not looked at.
 
 import argparse
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ SIZES: dict[str, Any] = {"model": "toy_llama", "layers": 2, "window": 32, "threa
 
 
 @pytest.fixture
-def script() -> Any:
+def script() -> Iterator[Any]:
     import decoding
 
-    return decoding
+    threads = torch.get_num_threads()
+    yield decoding
+    torch.set_num_threads(threads)
 
 
 @torch.no_grad()
