@@ -94,8 +94,6 @@ def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
 
     def check(wide: Score, narrow: Score) -> str:
         low, high = narrow.ci_low, narrow.ci_high
-        assert low is not None
-        assert high is not None
         assert low <= wide.value <= high, (wide, narrow)
         return f"{narrow.value:.3f} [{low:.3f}, {high:.3f}] contains {wide.value:.3f}"
 

@@ -80,11 +80,12 @@ class Bench:
         memory = peak_memory(self.device)
         flops = evaluation_cost(self.base, method, self._target, length, length).flops
         peak = peak_flops(self.device, "bf16")
+        decoding = decoded(extended, ids)
         return {
             "prefill_tokens_per_second": round(length / seconds, 1),
             "prefill_mfu": flops / seconds / peak if peak else None,
             "prefill_memory_gib": gib(memory),
-            "decode_milliseconds_per_token": decoded(extended, ids),
+            "decode_milliseconds_per_token": decoding,
             "decode_memory_gib": gib(peak_memory(self.device)),
             "kernel": watch.names(),
         }
@@ -101,10 +102,7 @@ class Bench:
         found, graphs = answer(extended, ids, LONG_ANSWER), decoded(extended, ids)
         assert np.array_equal(found, expected), f"with graphs {found}, without {expected}"
         assert extended.replayed_tokens, "no token was replayed"
-        return {
-            "milliseconds_per_token": plain,
-            "milliseconds_with_graphs": graphs,
-        }
+        return {"milliseconds_per_token": plain, "milliseconds_with_graphs": graphs}
 
 
 def answer(model: ExtendedModel, ids: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:

@@ -45,21 +45,10 @@ def _ended(section: Row) -> Row:
 
 def _where(found: Row) -> str:
     facts = found["facts"]
-    dirty = " with changes" if facts.get("dirty") else ""
-    machine = (
-        f"{facts.get('gpus')} x {facts['gpu']}, {facts.get('gpu_memory_gib')} GiB, compute"
-        f" capability {facts.get('capability')}, driver {facts.get('driver')}, CUDA"
-        f" {facts.get('cuda')}, cuDNN {facts.get('cudnn')}"
-        if facts.get("gpu")
-        else "no CUDA device"
-    )
+    known = [f"{name.replace('_', ' ')} {facts[name]}" for name in facts if facts[name] is not None]
     return (
-        f"`{found['command']}`, {found['at']}, {found['seconds']:.0f} s; commit"
-        f" `{facts.get('commit') or 'unknown'}`{dirty}; {machine}; torch {facts.get('torch')},"
-        f" transformers {facts.get('transformers')},"
-        f" flash-attn {facts.get('flash-attn') or 'none'},"
-        f" Python {facts.get('python')}, {facts.get('cpus')} CPUs. MFU is of the dense bf16 peak,"
-        " with the FLOPs of docs/training.md, without recomputation."
+        f"`{found['command']}`, {found['at']}, {found['seconds']:.0f} s; {', '.join(known)}."
+        " MFU is of the dense bf16 peak, with the FLOPs of docs/training.md, without recomputation."
     )
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from catalog.comparisons.families import paired_differences
 from catalog.comparisons.pairs import PRIMARY, Predicted, Prediction
 from catalog.comparisons.samples import Cell, SampleScores
+from lce_core.kinds import CONTROLS
 
 Numbers = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], list[Cell]]
@@ -53,8 +54,7 @@ def registered(cells: list[Cell]) -> list[dict[str, Any]]:
         ("study", "model", "benchmark", 1024, None, frozenset(pair)): Prediction(PRIMARY)
         for pair in combinations(methods, 2)
     }
-    found = paired_differences(cells, predicted)
-    return [row for row in found if row["family"] == PRIMARY]
+    return [row for row in paired_differences(cells, predicted) if row["family"] == PRIMARY]
 
 
 def any_difference(cells: list[Cell]) -> bool:
@@ -64,9 +64,8 @@ def any_difference(cells: list[Cell]) -> bool:
 def extremes_differ(cells: list[Cell]) -> bool:
     """Return True if the last method is found to differ from the first, of all pairs."""
     ends = {cells[0].method[0], cells[-1].method[0]}
-    rows = registered(cells)
-    (row,) = (row for row in rows if {row["method"], row["other_method"]} == ends)
-    return bool(row["p_adjusted"] <= 0.05)
+    pairs = [one for one in registered(cells) if {one["method"], one["other_method"]} == ends]
+    return bool(pairs[0]["p_adjusted"] <= 0.05)
 
 
 # Cells and studies
@@ -82,6 +81,7 @@ def cell(
 ) -> Cell:
     """Return a cell of one trained method; method 0 is the frozen base model with one run."""
     names = np.array([None] * len(scores) if clusters is None else list(clusters), dtype=object)
+    controls = dict.fromkeys(CONTROLS, np.full(len(scores), np.nan))
     return Cell(
         name=f"{method}-{seed}",
         checkpoint="base" if method == 0 else f"{method}-{seed}",
@@ -100,7 +100,7 @@ def cell(
         unit="nats",
         higher_is_better=True,
         seeded=seeded,
-        scored=SampleScores(np.arange(len(scores)), scores, names, {}),
+        scored=SampleScores(np.arange(len(scores)), scores, names, controls),
         method_family=None,
         aggregation="mean",
     )
@@ -109,7 +109,6 @@ def cell(
 def trained_study(
     rng: np.random.Generator,
     *,
-    num_methods: int,
     deviations: Numbers,
     seeded: bool = False,
     num_seeds: int = 3,
@@ -122,6 +121,7 @@ def trained_study(
     its own prompts. `runs` has the number of the training run that each method evaluates, by
     default its own; methods of one run share its deviation and add half as much of their own.
     """
+    num_methods = len(deviations)
 
     def prompts() -> tuple[Numbers, Numbers]:
         return rng.normal(size=NUM_PROMPTS), rng.normal(size=(num_methods, NUM_PROMPTS)) * 0.7
@@ -209,20 +209,19 @@ def unequal_documents(rng: np.random.Generator) -> list[Cell]:
 def null_studies() -> Iterator[tuple[str, Draw]]:
     for methods, seeds in ((7, 3), (7, 5), (27, 3)):
         for ratio in (0.0, 1.0, 3.0):
-            sizes: dict[str, Any] = {"num_methods": methods, "num_seeds": seeds}
-            draw = partial(trained_study, **sizes, deviations=np.full(methods, ratio))
+            draw = partial(trained_study, deviations=np.full(methods, ratio), num_seeds=seeds)
             yield f"{methods} trained methods, {seeds} seeds, ratio {ratio:g}", draw
-    draw = partial(trained_study, num_methods=7, deviations=np.ones(7), seeded=True)
+    draw = partial(trained_study, deviations=np.ones(7), seeded=True)
     yield "7 trained methods, prompts of each seed, ratio 1", draw
     lognormal = np.random.default_rng(1).lognormal(sigma=1, size=27)
     one_in_ten = np.where(np.arange(27) % 10 == 9, 10.0, 1.0)
-    draw = partial(trained_study, num_methods=27, deviations=lognormal)
+    draw = partial(trained_study, deviations=lognormal)
     yield "27 trained methods, SDs between seeds lognormal", draw
-    draw = partial(trained_study, num_methods=27, deviations=one_in_ten)
+    draw = partial(trained_study, deviations=one_in_ten)
     yield "27 trained methods, one in ten varies ten-fold", draw
     yield "6 trained methods, seeds act on two families", families_of_methods
     runs = (0, *[1] * 4, *[2] * 4)
-    draw = partial(trained_study, num_methods=9, deviations=np.full(9, 2.0), runs=runs)
+    draw = partial(trained_study, deviations=np.full(9, 2.0), runs=runs)
     yield "8 methods on the weights of two runs", draw
     for number in (6, 12, 40):
         yield f"7 frozen methods, {number} documents", partial(normal_documents, number=number)

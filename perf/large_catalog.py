@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from measuring import Row, at_most, measure, timed
+from numpy.typing import NDArray
 
 from catalog.build import write_tables
 from catalog.queries import open_catalog
@@ -91,24 +92,10 @@ def made_up(answers: int) -> dict[str, pa.Table]:
                 "status": "done", "attempts": 1,
             }
         )  # fmt: skip
-        scores.append(
-            {
-                "cell": short, "metric": unit, "unit": unit, "num_samples": answers,
-                "value": float(np.exp(values.mean()) if is_text else values.mean()),
-                "higher_is_better": not is_text, "is_default": True,
-            }
-        )  # fmt: skip
         names = [str(number) if is_text else None for number in range(answers)]
-        samples.append(
-            pa.table(
-                {
-                    "cell": [short] * answers, "sample": np.arange(answers),
-                    "eval_length": [length] * answers, "score": values,
-                    "cluster": pa.array(names, pa.string()),
-                    "prediction": ["an answer"] * answers,
-                }
-            )
-        )  # fmt: skip
+        score, sample = score_and_samples(short, unit, unit, length, values, names)
+        scores.append(score)
+        samples.append(sample.append_column("prediction", [["an answer"] * answers]))
     study = {
         "study": "made-up", "hypothesis": "h", "base_model": "base",
         "target_context": TARGET, "trained_context": TRAINED, "match": "tokens",
@@ -120,6 +107,29 @@ def made_up(answers: int) -> dict[str, pa.Table]:
         "score": pa.Table.from_pylist(scores),
         "sample": pa.concat_tables(samples),
     }
+
+
+def score_and_samples(
+    cell: str,
+    metric: str,
+    unit: str,
+    length: int,
+    values: NDArray[np.float64],
+    clusters: list[str | None],
+) -> tuple[dict[str, Any], pa.Table]:
+    """Return the row of a cell in the table `score`, and its rows in the table `sample`."""
+    is_text = unit == "perplexity"
+    score = {
+        "cell": cell, "metric": metric, "unit": unit, "num_samples": len(values),
+        "value": float(np.exp(values.mean()) if is_text else values.mean()),
+        "higher_is_better": not is_text, "is_default": True,
+    }  # fmt: skip
+    samples = {
+        "cell": [cell] * len(values), "sample": np.arange(len(values)),
+        "eval_length": [length] * len(values), "score": values,
+        "cluster": pa.array(clusters, pa.string()),
+    }  # fmt: skip
+    return score, pa.table(samples)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ as a wait. Counts per layer are the difference between a model of two layers and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from gpu_common import random_llama
 from measuring import Row, alike, markdown, page_tables
-from operations import Operations
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 
 from lce_core.attention import causal, flash, stock
@@ -44,6 +45,38 @@ _READS = (
     *(torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__),
 )
 """Methods of a tensor that wait until the device has computed it."""
+
+
+_FREE = ("detach", "alias", "_unsafe_view", "empty", "empty_like", "new_empty", "empty_strided")
+"""Operations that start no work although their schema declares no view: no kernel runs."""
+
+
+class Operations(TorchDispatchMode):
+    """Call `seen` with the name and all tensors of each operation except views and allocations.
+
+    With `parts`, it receives the parts of operations that torch hands over whole, such as `to` and
+    `matmul` in inference mode. Fake tensors do not allow it.
+    """
+
+    def __init__(
+        self, seen: Callable[[str, list[torch.Tensor]], None], *, parts: bool = False
+    ) -> None:
+        super().__init__()
+        self._seen, self._parts = seen, parts
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._parts:
+            with self:
+                found = func.decompose(*args, **(kwargs or {}))
+            if found is not NotImplemented:
+                return found
+        result = func(*args, **(kwargs or {}))
+        name = func.name().removeprefix("aten::").partition(".")[0]
+        is_view = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
+        if not is_view and name not in _FREE:
+            leaves = tree_leaves((args, kwargs, result))
+            self._seen(name, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return result
 
 
 @dataclass
@@ -140,14 +173,17 @@ def passes(model: ExtendedModel) -> dict[str, Count]:
     return {name: found[name] for name in ("forward", "prefill", "decode")}
 
 
+def of_a_layer(one: Mapping[str, Count], two: Mapping[str, Count]) -> Row:
+    """Return launches of each pass and waits of all: the difference of two layers and one."""
+    launches = {name: two[name].launches - one[name].launches for name in one}
+    return {**launches, "waits": sum(two[name].waits - one[name].waits for name in one)}
+
+
 def measured(method: str) -> Row:
     """Return launches and waits per layer of the three passes, and the waits of the rest."""
     one, two = (passes(extended(method, layers)) for layers in (1, 2))
-    return {
-        **{name: two[name].launches - one[name].launches for name in one},
-        "waits": sum(two[name].waits - one[name].waits for name in one),
-        "waits per pass": ", ".join(str(count.waits) for count in one.values()),
-    }
+    rest = ", ".join(str(count.waits) for count in one.values())
+    return {**of_a_layer(one, two), "waits per pass": rest}
 
 
 def trainable(method: str) -> bool:
@@ -182,11 +218,8 @@ def training_passes(model: ExtendedModel) -> dict[str, Count]:
 
 def measured_training(method: str) -> Row:
     """Return launches per layer of the forward and the backward pass, and the waits of both."""
-    one, two = (training_passes(extended(method, layers, training=True)) for layers in (1, 2))
-    return {
-        **{name: two[name].launches - one[name].launches for name in one},
-        "waits": sum(two[name].waits - one[name].waits for name in one),
-    }
+    models = (extended(method, layers, training=True) for layers in (1, 2))
+    return of_a_layer(*map(training_passes, models))
 
 
 def table(methods: Iterable[str], figures: Callable[[str], Row]) -> str:

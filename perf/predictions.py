@@ -1,7 +1,7 @@
 """Predict memory and speed of training Llama-2-7B on rows of 32,768 tokens, without a GPU.
 
 Memory is the estimate that a training run uses to choose what its layers keep. Time is a sum of
-parts, each the work of a part divided by a rate (`RATES`):
+parts, each the work of a part divided by a rate (`Rates`):
 
 - products: 2 FLOPs per weight and token forwards, 4 backwards, 2 for recomputed layers;
 - attention: 2 n d L FLOPs per token forwards, 5 n d L backwards (five products instead of four),
@@ -27,9 +27,8 @@ from unittest import mock
 
 import torch
 from launches import WINDOW as ROW
-from launches import plugin
+from launches import Operations, plugin
 from measuring import Row, alike, markdown, page_tables, training_job
-from operations import Operations
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, masking_utils
 

@@ -30,7 +30,7 @@ def counted(script: Any, method: str, length: int, layers: int) -> tuple[int, in
     Kernels are torch operations that compute or copy. Bytes are those of all their tensors except
     weights.
     """
-    from operations import Operations
+    from launches import Operations
 
     options = argparse.Namespace(**{**script.OPTIONS, **SIZES, "layers": layers})
     model = script.extended(options, method, length)
