@@ -1,11 +1,10 @@
 """Measure how much each optimisation of evaluation saves, as ratios of time or memory.
 
 Each row times evaluation without and with one optimisation, one right after the other in
-alternating order, and prints the median ratio of wall and of CPU seconds. The script checks first
-that the results agree: the interval from fewer windows contains the perplexity of all windows,
-losses are equal to 1e-5, and answers are equal. The model is the toy base model with random
-weights, because the cost does not depend on their values. Memory is the peak of torch's allocator
-during one call.
+alternating order, and prints the median ratio of wall seconds. The script checks that the results
+agree: the interval from fewer windows contains the perplexity of all windows, losses are equal to
+1e-5, and answers are equal. The model is the toy base model with random weights, because the cost
+does not depend on their values. Memory is the peak of torch's allocator during one call.
 
     python perf/evaluation.py [--out FILE.json]
 """
@@ -13,7 +12,7 @@ during one call.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from measuring import Row, at_least, compare, measure, peak_memory
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult, text_answers
+from lce_core.benchmarks import BENCHMARKS, CellRequest, Score, text_answers
 from lce_core.benchmarks.ruler import match, new_tokens
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
@@ -53,86 +52,73 @@ class HeldOut:
 
 
 def rows(options: Namespace) -> Iterator[Row]:
-    whole = {"truncate": True, "min_document_tokens": DOCUMENT_TOKENS}
     yield fewer_windows(options, 2048, 6)
     yield fewer_windows(options, 8192, 20)
-    yield one_pass(options, "perplexity", 1.3, last=256, stride=256)
-    yield one_pass(options, "perplexity_documents", 1.3, **whole)
+    yield one_pass(options)
     yield shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3)
     shots = many_shots(2400, 200)
     yield shared_prefixes(options, "many-shot, 200 questions", shots, 10)
     yield shared_prefixes(options, "many-shot, bf16", shots, 3, dtype=torch.bfloat16)
-    yield shared_contexts(options, 2048, 2)
-    yield early_stop(options, "niah_single_1", 2048, 1.3)
-    yield no_full_logits(options, 16384, 5)
+    yield shared_contexts(options, 2048)
+    yield early_stop(options, 2048)
+    yield no_full_logits(16384)
 
 
 def compared(
     options: Namespace,
     names: tuple[str, str],
     limit: float,
-    slow: Callable[[], Any],
-    fast: Callable[[], Any],
+    ways: Iterable[Callable[[], Any]],
     check: Callable[[Any, Any], str],
 ) -> Row:
-    """Return a row with the median of slow time / fast time, after a check of both results.
+    """Return a row with the median of first time / second time, after a check of both results.
 
-    Args:
-      options: options of the command.
-      names: the optimisation, and what it is compared with.
-      limit: smallest ratio.
-      slow: evaluates without the optimisation.
-      fast: evaluates with it.
-      check: asserts that two results agree, and returns how closely.
+    `names` are the optimisation and what it is compared with. The second of the `ways` has the
+    optimisation. `check` asserts that two results agree and returns how closely.
     """
-    found = compare(slow, fast, options.repeats)
-    agreement = check(found.first[-1].result, found.second[-1].result)
-    ratios = {"ratio": found.wall, "CPU ratio": found.cpu, "limit": at_least(found.wall, limit)}
-    return {"what": names[0], "against": names[1], **ratios, "check": agreement}
+    found = compare(*ways, options.repeats)
+    return row(names, found.wall, limit, check(found.first[-1].result, found.second[-1].result))
+
+
+def row(names: tuple[str, str], ratio: float, limit: float, agreement: str) -> Row:
+    figures = {"ratio": ratio, "limit": at_least(ratio, limit), "check": agreement}
+    return {"what": names[0], "against": names[1], **figures}
 
 
 def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
     """Time LCEG's perplexity with stride 256 and with stride = length."""
-    dense, sparse = (_benchmark("perplexity", stride=s, store_nll=True) for s in (256, length))
     request = _request(options, length)
 
-    def check(wide: CellResult, narrow: CellResult) -> str:
-        value, score = wide.scores[0].value, narrow.scores[0]
-        low, high = score.ci_low, score.ci_high
-        assert low is not None
-        assert high is not None
-        assert low <= value <= high, (wide.scores[0], score)
-        starts = np.cumsum(narrow.arrays["losses"])[:-1]
-        windows = np.split(narrow.arrays["nll"].astype(float), starts)
-        stored = np.exp(np.mean([nll.mean() for nll in windows]))
-        assert abs(stored / score.value - 1) < 1e-3, (stored, score)
-        return f"{score.value:.3f} [{low:.3f}, {high:.3f}] contains {value:.3f}"
+    def score(stride: int) -> Score:
+        return _perplexity(request, LossCache(), stride=stride)
+
+    def check(wide: Score, narrow: Score) -> str:
+        low, high = narrow.ci_low, narrow.ci_high
+        assert low <= wide.value <= high, (wide, narrow)
+        return f"{narrow.value:.3f} [{low:.3f}, {high:.3f}] contains {wide.value:.3f}"
 
     names = f"perplexity at {length}: stride = length", "stride 256"
-    ways = (partial(_evaluate, benchmark, request) for benchmark in (dense, sparse))
-    return compared(options, names, limit, *ways, check)
+    ways = (partial(score, stride) for stride in (256, length))
+    return compared(options, names, limit, ways, check)
 
 
-def one_pass(options: Namespace, name: str, limit: float, **parameters: Any) -> Row:
+def one_pass(options: Namespace) -> Row:
     """Time four lengths: losses taken from the longest window, against a pass for each length."""
-    benchmark, lengths = _benchmark(name, **parameters), (4096, 2048, 1024, 512)
+    lengths = (4096, 2048, 1024, 512)
     cells = [replace(_request(options, lengths[0]), eval_length=length) for length in lengths]
 
-    def shared() -> list[float]:
-        losses = LossCache()
-        found = (benchmark.evaluate(replace(cell, losses=losses)) for cell in cells)
-        return [result.scores[0].value for result in found]
-
-    def alone() -> list[float]:
-        return [_evaluate(benchmark, cell).scores[0].value for cell in cells]
+    def values(*, share: bool) -> list[float]:
+        losses = [LossCache()] * 4 if share else [LossCache() for _ in cells]
+        pairs = zip(cells, losses, strict=True)
+        return [_perplexity(cell, one, last=256, stride=256).value for cell, one in pairs]
 
     def check(expected: list[float], found: list[float]) -> str:
         error = float(np.abs(np.array(found) / np.array(expected) - 1).max())
         assert error < 1e-5, error
         return f"equal to {error:.0e}"
 
-    names = f"{name} at {lengths}: from the longest", "a pass for each"
-    return compared(options, names, limit, alone, shared, check)
+    names = f"perplexity at {lengths}: from the longest", "a pass for each"
+    return compared(options, names, 1.3, _apart_and_shared(values), check)
 
 
 def shared_prefixes(
@@ -153,14 +139,13 @@ def shared_prefixes(
 
     def check(apart: list[list[int]], together: list[list[int]]) -> str:
         assert apart == together
-        return f"equal answers, {sum(map(len, prompts)):,} tokens"
+        return "equal answers"
 
     names = f"{name}: shared prefixes", "one by one" if model.coarse else "batches"
-    ways = (partial(answers, share=share) for share in (False, True))
-    return compared(options, names, limit, *ways, check)
+    return compared(options, names, limit, _apart_and_shared(answers), check)
 
 
-def shared_contexts(options: Namespace, length: int, limit: float) -> Row:
+def shared_contexts(options: Namespace, length: int) -> Row:
     """Time the scores of choices of 4 to 15 tokens with and without sharing the contexts."""
     model, rng = _request(options, 512).model, np.random.default_rng(0)
     contexts = rng.integers(256, size=(8, length))
@@ -181,16 +166,16 @@ def shared_contexts(options: Namespace, length: int, limit: float) -> Row:
         return f"equal to {error:.0e} nats"
 
     names = "8 questions, 4 choices each: shared contexts", "batches"
-    ways = (partial(scores, share=share) for share in (False, True))
-    return compared(options, names, limit, *ways, check)
+    return compared(options, names, 2, _apart_and_shared(scores), check)
 
 
-def early_stop(options: Namespace, task: str, length: int, limit: float) -> Row:
+def early_stop(options: Namespace, length: int) -> Row:
     """Time a RULER cell with and without stopping an answer once it is correct.
 
     A model with random weights gives no correct answers. Therefore the reference of each prompt is
     replaced by the first characters of the model's own answer, as many as the reference had.
     """
+    task = "niah_single_1"
     ruler: Any = BENCHMARKS.parse({"name": "ruler", "profile": "clean", "num_samples": 8}, "perf")
     request = replace(_request(options, length), task=task)
     request.model.model.double()  # rounding must not change the chosen tokens
@@ -219,7 +204,7 @@ def early_stop(options: Namespace, task: str, length: int, limit: float) -> Row:
 
     names = f"RULER {task} at {length}: early stop", "full answers"
     ways = (partial(answers, rules) for rules in (never, stops))
-    return compared(options, names, limit, *ways, check)
+    return compared(options, names, 1.3, ways, check)
 
 
 def needle_grid(length: int) -> list[np.ndarray]:
@@ -238,16 +223,16 @@ def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
     return [np.concatenate([shots, rng.integers(256, size=size)]) for size in sizes]
 
 
-def no_full_logits(options: Namespace, length: int, limit: float) -> Row:
+def no_full_logits(length: int) -> Row:
     """Compare the memory of losses in blocks with losses from full logits (32,000 ids)."""
     config = BASE.config()  # type: ignore[attr-defined]
     config.vocab_size = 32000
     torch.manual_seed(0)
-    stock = LlamaForCausalLM(config).to(options.device).eval()
+    stock = LlamaForCausalLM(config).eval()
     model = extend(stock, BASE, METHODS.parse({"name": "none"}, "perf"), target=length)
     model.begin_request(length)
     windows = np.random.default_rng(0).integers(32000, size=(1, length))
-    ids = torch.from_numpy(windows).to(options.device)
+    ids = torch.from_numpy(windows)
 
     def full() -> torch.Tensor:
         with torch.no_grad():
@@ -257,21 +242,19 @@ def no_full_logits(options: Namespace, length: int, limit: float) -> Row:
     def in_blocks() -> np.ndarray:
         return window_scores(model, windows, batch_tokens=length).nll[0]
 
-    error = float(np.abs(in_blocks() - full().cpu().numpy()).max())
+    error = float(np.abs(in_blocks() - full().numpy()).max())
     assert error < 1e-4, error
-    most, least = (peak_memory(losses, options.device) for losses in (full, in_blocks))
-    ratios = {"ratio": most / least, "CPU ratio": None, "limit": at_least(most / least, limit)}
-    check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
-    what = f"memory of losses at {length}"
-    return {"what": what, "against": "full logits", **ratios, "check": check}
+    names = f"memory of losses at {length}", "full logits"
+    return row(names, peak_memory(full) / peak_memory(in_blocks), 5, f"equal to {error:.0e}")
 
 
-def _benchmark(name: str, **parameters: Any) -> Benchmark:
-    return BENCHMARKS.parse({"name": name, "domains": ["prose"], **parameters}, "perf")
+def _perplexity(request: CellRequest, losses: LossCache, **parameters: int) -> Score:
+    fields = {"name": "perplexity", "domains": ["prose"], **parameters}
+    return BENCHMARKS.parse(fields, "perf").evaluate(replace(request, losses=losses)).scores[0]
 
 
-def _evaluate(benchmark: Benchmark, request: CellRequest) -> CellResult:
-    return benchmark.evaluate(replace(request, losses=LossCache()))
+def _apart_and_shared(way: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
+    return (partial(way, share=share) for share in (False, True))
 
 
 def _request(options: Namespace, length: int) -> CellRequest:
@@ -281,7 +264,7 @@ def _request(options: Namespace, length: int) -> CellRequest:
     text = np.concatenate(drawn)[: options.tokens].astype(np.uint32)
     return CellRequest(
         model=extend(
-            BASE.initialise(0).to(options.device).eval(),  # type: ignore[arg-type]
+            BASE.initialise(0).eval(),
             BASE,
             METHODS.parse({"name": "yarn"}, "perf"),
             target=8192,
@@ -296,4 +279,4 @@ def _request(options: Namespace, length: int) -> CellRequest:
 
 
 if __name__ == "__main__":
-    measure(__doc__, rows, device="auto", tokens=32768, threads=2, repeats=3)
+    measure(__doc__, rows, tokens=32768, threads=2, repeats=3)

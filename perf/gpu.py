@@ -1,11 +1,8 @@
 """Measure everything that needs a GPU, in one command of less than nine minutes.
 
-The sections, the most important first: the tests marked `gpu`; decoding with CUDA graphs; training
-of Llama-2-7B with random weights at 32k and 64k tokens; attention kernels, updates of the states
-and compiled layers; prefill and decoding of each method. Each section is a process with a share of
-the time, to which it can add what earlier sections left over, but no share of a later one. The
-results so far are written after each section. What cannot run here is skipped with its reason; a
-section that crashes or hangs makes the exit code 1.
+docs/training.md lists the sections. Each is a process with a share of the time, to which it can add
+what earlier sections left over. The results so far are written after each section. What cannot run
+here is skipped with its reason; a section that crashes or hangs makes the exit code 1.
 
     python perf/gpu.py [--out FOLDER] [--seconds 530] [--commit HASH] [--sections NAME ...]
     python perf/gpu.py --dry-run     # run every section with a tiny model on any machine
@@ -27,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,7 +65,7 @@ class Ended:
     how: str
     """"done", "skipped" (no time left, or no row has figures), "failed" or "out of time"."""
     seconds: float = 0.0
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: Sequence[dict[str, Any]] = ()
     said: str = ""
     """Last part of its output, if it failed or was out of time."""
 
@@ -83,7 +80,13 @@ def main() -> int:
     facts_command = Section("facts", _python(HERE / "gpu_common.py"), 60)
     (facts,) = run(facts_command, 60, Path(os.devnull)).rows or [{}]
     if not facts.get("gpu") and not options.dry_run:
-        print(_no_gpu(facts), file=sys.stderr)
+        torch = facts.get("torch")
+        seen = f"torch {torch} sees no CUDA device" if torch else "torch cannot be imported"
+        print(
+            f"No GPU found: {seen}. Nothing was measured or written.\n"
+            "To try the command with a tiny model, run `python perf/gpu.py --dry-run`.",
+            file=sys.stderr,
+        )
         return NO_GPU
     ended: list[Ended] = []
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
@@ -128,25 +131,17 @@ def sections(options: argparse.Namespace) -> list[Section]:
         return _python(HERE / script, *words, "--lengths", *texts, *given)
 
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
-    training, inference = "gpu_training.py", "gpu_inference.py"
+    training, inference, methods = "gpu_training.py", "gpu_inference.py", ("--methods", *_METHODS)
     graphs = ("--token-graphs", "--methods", *_METHODS[:5:2])
     return [
         Section("tests", tests, 100),
         # After few tokens, launching kernels, which graphs avoid, takes longer than reading keys.
         Section("token-graphs", measuring(inference, *graphs, lengths=[2048]), 35),
-        Section(
-            "training-32k",
-            measuring(training, "--rows-per-step", 4, lengths=[32768]),
-            110,
-        ),
+        Section("training-32k", measuring(training, "--rows-per-step", 4, lengths=[32768]), 110),
         Section("training-64k", measuring(training, lengths=[65536]), 90),
         Section("layer", measuring("gpu_layer.py", lengths=[32768]), 30),
         Section("compiling", measuring(training, "--compiling", lengths=[32768]), 40),
-        Section(
-            "inference",
-            measuring(inference, "--methods", *_METHODS, lengths=[16384, 32768]),
-            125,
-        ),
+        Section("inference", measuring(inference, *methods, lengths=[16384, 32768]), 125),
     ]
 
 
@@ -225,15 +220,6 @@ def write(folder: Path, found: dict[str, Any]) -> Path:
 
 def _python(*arguments: object) -> list[str]:
     return [sys.executable, *map(str, arguments)]
-
-
-def _no_gpu(facts: dict[str, Any]) -> str:
-    torch = facts.get("torch")
-    seen = f"torch {torch} sees no CUDA device" if torch else "torch cannot be imported"
-    return (
-        f"No GPU found: {seen}. Nothing was measured or written.\n"
-        "To try the command with a tiny model, run `python perf/gpu.py --dry-run`."
-    )
 
 
 if __name__ == "__main__":

@@ -38,9 +38,7 @@ class SkippedError(Exception):
 class Rows:
     """The rows of a section: a JSON line for each measurement, written when it ends.
 
-    Args:
-      path: file that receives the rows.
-      seconds: time limit of the section; no measurement starts later.
+    No measurement starts after `seconds`.
     """
 
     def __init__(self, path: Path, seconds: float) -> None:
@@ -77,11 +75,7 @@ def section(
 ) -> int:
     """Make the measurements of a section script; return its exit code, 1 after a defect.
 
-    Args:
-      description: docstring of the script.
-      measurements: yields what to measure for the options of the script, which also have the
-        `deadline` (monotonic) of the section.
-      **defaults: options of the script, besides those of every section (see `measuring.parser`).
+    The options that `measurements` receives also have the `deadline` (monotonic) of the section.
     """
     made = parser(description, shape="Llama-2-7B", seconds=120.0, lengths=(32768,), **defaults)
     made.add_argument("--rows", type=Path, required=True, help="receives rows as JSON lines")

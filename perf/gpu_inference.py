@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from measuring import timed
 from numpy.typing import NDArray
 
 from lce_core.attention.observed import KernelWatch
-from lce_core.attention.token_graphs import CudaRecorder, Recorder
+from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.devices import peak_flops, peak_memory, resolve_device
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
@@ -50,12 +50,7 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
 
 
 class Bench:
-    """A model with random weights, which all methods share.
-
-    Args:
-      shape: name of a shape of `gpu_common.SHAPES`.
-      longest: tokens of the longest text.
-    """
+    """A model with random weights, which all methods share, for texts of up to `longest` tokens."""
 
     def __init__(self, shape: str, longest: int) -> None:
         self.base, self.device = random_llama(shape), resolve_device("auto")
@@ -90,34 +85,24 @@ class Bench:
             "prefill_tokens_per_second": round(length / seconds, 1),
             "prefill_mfu": flops / seconds / peak if peak else None,
             "prefill_memory_gib": gib(memory),
-            "decode_milliseconds_per_token": milliseconds(decoding),
+            "decode_milliseconds_per_token": decoding,
             "decode_memory_gib": gib(peak_memory(self.device)),
             "kernel": watch.names(),
         }
 
     @torch.no_grad()
     def token_graphs(self, name: str, length: int) -> dict[str, Any]:
-        """Return milliseconds per token without and with recorded passes.
-
-        Raises:
-          AssertionError: if the answer with recorded passes differs, or no pass was replayed.
-        """
+        """Return milliseconds per token without and with recorded passes; answers must be equal."""
         _, extended = self._extended(name)
         ids = self._text(length)
         expected, plain = answer(extended, ids, LONG_ANSWER), decoded(extended, ids)
-        extended.replay_tokens(recorder_of(self.device))
+        # On a CPU, the tests' stand-in repeats the operations.
+        is_cuda = self.device.type == "cuda"
+        extended.replay_tokens(CudaRecorder(self.device) if is_cuda else OperationRecorder())
         found, graphs = answer(extended, ids, LONG_ANSWER), decoded(extended, ids)
         assert np.array_equal(found, expected), f"with graphs {found}, without {expected}"
         assert extended.replayed_tokens, "no token was replayed"
-        return {
-            "milliseconds_per_token": milliseconds(plain),
-            "milliseconds_with_graphs": milliseconds(graphs),
-        }
-
-
-def recorder_of(device: torch.device) -> Recorder:
-    """Return CUDA's recorder; on a CPU the tests' stand-in, which repeats operations."""
-    return CudaRecorder(device) if device.type == "cuda" else OperationRecorder()
+        return {"milliseconds_per_token": plain, "milliseconds_with_graphs": graphs}
 
 
 def answer(model: ExtendedModel, ids: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:
@@ -126,18 +111,12 @@ def answer(model: ExtendedModel, ids: NDArray[np.int64], tokens: int) -> NDArray
 
 
 def decoded(model: ExtendedModel, ids: NDArray[np.int64]) -> float:
-    """Return the seconds per generated token after a prompt."""
-
-    def of(tokens: int) -> Callable[[], object]:
-        return lambda: answer(model, ids, tokens)
-
-    of(SHORT_ANSWER)()
-    long, short = timed(of(LONG_ANSWER)).wall, timed(of(SHORT_ANSWER)).wall
-    return (long - short) / (LONG_ANSWER - SHORT_ANSWER)
-
-
-def milliseconds(seconds: float) -> float:
-    return round(1000 * seconds, 3)
+    """Return the milliseconds per generated token after a prompt."""
+    answer(model, ids, SHORT_ANSWER)
+    long, short = (
+        timed(partial(answer, model, ids, tokens)).wall for tokens in (LONG_ANSWER, SHORT_ANSWER)
+    )
+    return round(1000 * (long - short) / (LONG_ANSWER - SHORT_ANSWER), 3)
 
 
 if __name__ == "__main__":

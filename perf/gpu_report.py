@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from measuring import Row, markdown
 
@@ -45,39 +45,24 @@ def _ended(section: Row) -> Row:
 
 def _where(found: Row) -> str:
     facts = found["facts"]
-    dirty = " with changes" if facts.get("dirty") else ""
-    machine = (
-        f"{facts.get('gpus')} x {facts['gpu']}, {facts.get('gpu_memory_gib')} GiB, compute"
-        f" capability {facts.get('capability')}, driver {facts.get('driver')}, CUDA"
-        f" {facts.get('cuda')}, cuDNN {facts.get('cudnn')}"
-        if facts.get("gpu")
-        else "no CUDA device"
-    )
+    known = [f"{name.replace('_', ' ')} {facts[name]}" for name in facts if facts[name] is not None]
     return (
-        f"`{found['command']}`, {found['at']}, {found['seconds']:.0f} s; commit"
-        f" `{facts.get('commit') or 'unknown'}`{dirty}; {machine}; torch {facts.get('torch')},"
-        f" transformers {facts.get('transformers')},"
-        f" flash-attn {facts.get('flash-attn') or 'none'},"
-        f" Python {facts.get('python')}, {facts.get('cpus')} CPUs. MFU is of the dense bf16 peak,"
-        " with the FLOPs of docs/training.md, without recomputation."
+        f"`{found['command']}`, {found['at']}, {found['seconds']:.0f} s; {', '.join(known)}."
+        " MFU is of the dense bf16 peak, with the FLOPs of docs/training.md, without recomputation."
     )
 
 
-def _table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the table of the rows with figures, then a list of the others with their reasons."""
-    columns = [{key: row[key] for key in row if key not in _UNSHOWN} for row in rows]
-    shown = [
-        {key.replace("_", " "): value for key, value in cells.items()}
-        for row, cells in zip(rows, columns, strict=True)
-        if "skipped" not in row and "failed" not in row
-    ]
-    if shown:
-        yield markdown(shown)
-        yield ""
-    for row, cells in zip(rows, columns, strict=True):
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Return the table of the rows with figures, then a list of the others with their reasons."""
+    shown, reasons = [], []
+    for row in rows:
+        cells = {key.replace("_", " "): row[key] for key in row if key not in _UNSHOWN}
         name = ", ".join(map(str, cells.values()))
-        for how in ("skipped", "failed"):
-            if how in row:
-                yield f"- {how}: {name}: {row[how]}"
-        for reason in row.get("out_of_memory", ()):
-            yield f"- out of memory before: {name}: {reason}"
+        missing = [how for how in ("skipped", "failed") if how in row]
+        reasons += [f"- {how}: {name}: {row[how]}" for how in missing]
+        reasons += [
+            f"- out of memory before: {name}: {one}" for one in row.get("out_of_memory", ())
+        ]
+        if not missing:
+            shown.append(cells)
+    return [*([markdown(shown), ""] if shown else []), *reasons]

@@ -33,7 +33,7 @@ from gpu_common import (
     random_llama,
     section,
 )
-from measuring import random_rows
+from measuring import random_rows, training_job
 
 from lce_core.devices import memory_bytes, reproducible, resolve_device
 from lce_core.methods import METHODS
@@ -66,24 +66,18 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
 
 
 def steps(options: Namespace, length: int) -> dict[str, Any]:
-    """Return the figures of the first fallback that fits into this device's memory.
-
-    Raises:
-      SkippedError: if every fallback is out of memory, or the time is over before one has run.
-    """
+    """Return the figures of the first fallback that fits into this device's memory."""
     base, device = random_llama(options.shape), resolve_device("auto")
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
-        job = training_job(base, Path(folder), options, length)
+        job = random_job(base, Path(folder), options, length)
         for fallback in worth_trying(job, base, device, memory_bytes(device)):
             if time.monotonic() > options.deadline:
                 failed.append("no time left")
                 break
             try:
-                return {
-                    **trained(fallback, base, device, options.deadline),
-                    "out_of_memory": failed,
-                }
+                figures = trained(fallback, base, device, options.deadline)
+                return {**figures, "out_of_memory": failed}
             except torch.OutOfMemoryError as error:
                 failed.append(f"{described(fallback)}: {first_line(error)}")
             # Collect outside the except clause, which keeps the trainer alive by its traceback.
@@ -98,18 +92,14 @@ def compiling(options: Namespace, length: int, compiled: bool) -> dict[str, Any]
     base, device = random_llama(options.shape, layers=layers), resolve_device("auto")
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
         settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
-        job = training_job(base, Path(folder), options, length).model_copy(update=settings)
+        job = random_job(base, Path(folder), options, length).model_copy(update=settings)
         return trained(job, base, device, options.deadline)
 
 
 def trained(
     job: TrainingJob, base: LanguageModel, device: torch.device, deadline: float
 ) -> dict[str, Any]:
-    """Train and return figures from the trainer's log.
-
-    Raises:
-      SkippedError: if the time is over before a step is counted.
-    """
+    """Train and return figures from the trainer's log."""
 
     def report(entry: dict[str, Any]) -> None:
         if entry["step"] == job.num_steps or time.monotonic() > deadline:
@@ -127,13 +117,15 @@ def trained(
     counted = entries[uncounted(job.rows_per_step) :]
     if not counted:
         raise SkippedError(f"no time left after the first steps ({described(job)})")
+    mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
     return {
         "layers": base.shape.num_layers,
         "states": job.state_precision,
         "kept": job.kept,
         "compiled": job.compile_layers and job.kept != "offload",
         "steps": len(counted),
-        **speed_of(counted),
+        "tokens_per_second": statistics.median(entry["tokens_per_second"] for entry in counted),
+        "mfu": statistics.median(mfu) if mfu else None,
         "peak_memory_gib": gib(max(entry["peak_memory_bytes"] for entry in entries)),
         "kernel": trainer.kernels_run,
         "loss": [entry["loss"] for entry in entries],
@@ -145,24 +137,16 @@ def uncounted(rows_per_step: int) -> int:
     return math.ceil(2 / rows_per_step)
 
 
-def speed_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the median tokens/s and MFU of a training log; MFU is None if it is unknown."""
-    mfu = [entry["mfu"] for entry in entries if entry["mfu"] is not None]
-    return {
-        "tokens_per_second": statistics.median(entry["tokens_per_second"] for entry in entries),
-        "mfu": statistics.median(mfu) if mfu else None,
-    }
-
-
-def training_job(base: LanguageModel, folder: Path, options: Namespace, length: int) -> TrainingJob:
+def random_job(base: LanguageModel, folder: Path, options: Namespace, length: int) -> TrainingJob:
     """Return a bf16 run on random tokens with one row per forward pass."""
-    made = {name: folder / name for name in ("rows", "out", "resume")}
-    for place in made.values():
-        place.mkdir()
+    for name in ("rows", "out", "resume"):
+        (folder / name).mkdir()
     num_steps = uncounted(options.rows_per_step) + COUNTED_STEPS
-    random_rows(made["rows"], num_steps * options.rows_per_step, length, vocabulary=32000)
-    return TrainingJob(
-        base_model=base.identity(),
+    random_rows(folder / "rows", num_steps * options.rows_per_step, length, vocabulary=32000)
+    return training_job(
+        base,
+        folder,
+        length,
         method=METHODS.parse({"name": options.method}, "perf/gpu").identity(),
         training=Training(
             learning_rate=1e-5,
@@ -172,16 +156,11 @@ def training_job(base: LanguageModel, folder: Path, options: Namespace, length: 
             precision="bf16",
             state_precision="bf16",
         ),
-        from_scratch=True,
-        base_folder=None,
-        seed=0,
         num_steps=num_steps,
-        row_length=length,
         target_context=max(length, 2 * base.geometry.trained_context),
         micro_batch_tokens=length,
         checkpoint_seconds=1e9,
         plugin_folders=(PLUGINS,),
-        **made,
     )
 
 

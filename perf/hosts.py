@@ -1,11 +1,10 @@
 """Measure how hosts share one store: 24 steps, and the 24 ranges of a long cell, a second each.
 
 A host is a process with its own host name, so that it checks the other hosts' leases by their
-heartbeats. It computes in threads with the scheduling loop of `lce run` and `lce worker`; only the
-work is replaced: a step sleeps, writes one file and commits, and scoring a range sleeps. All hosts
-start together, and the measured time ends when the last one finds nothing left to do. Before a row
-is printed, the script checks that each step or range was computed once, and that the cell contains
-all ranges in order.
+heartbeats. It computes in threads with the scheduling loop of `lce run`; only the work is replaced:
+a step sleeps and commits one file, and scoring a range sleeps. All hosts start together, and the
+measured time ends when the last one finds nothing left to do. Before a row is printed, the script
+checks that each step or range was computed once, and that the cell contains all ranges in order.
 
     python perf/hosts.py [--out FILE.json]
 """
@@ -70,7 +69,7 @@ def steps(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Com
     made = [make_step(_Spec("held_out", number), f"step-{number}", {}) for number in range(NUMBER)]
     units = [Unit(step.name, step.kind, (step,)) for step in made]
     plan = StudyPlan(load_study(study_path("smoke")), {}, ())
-    seconds = {step.fingerprint: 1.0 for step in made}
+    seconds = dict.fromkeys((step.fingerprint for step in made), 1.0)
 
     def sleep(attempt: Attempt) -> dict[str, Any]:
         time.sleep(1.0)
@@ -115,13 +114,13 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
     return [Unit("long", step.kind, (step,))], compute
 
 
-CASES: tuple[tuple[str, Work, int, int, float], ...] = (
-    ("steps", steps, 1, 2, 13.5),
-    ("steps", steps, 2, 2, 7.5),
-    ("steps", steps, 4, 2, 4.5),
-    ("ranges", ranges, 1, 1, 25.5),
-    ("ranges", ranges, 1, 2, 13.5),
-    ("ranges", ranges, 2, 2, 7.5),
+CASES: tuple[tuple[Work, int, int, float], ...] = (
+    (steps, 1, 2, 13.5),
+    (steps, 2, 2, 7.5),
+    (steps, 4, 2, 4.5),
+    (ranges, 1, 1, 25.5),
+    (ranges, 1, 2, 13.5),
+    (ranges, 2, 2, 7.5),
 )
 """Work, number of hosts, slots of each host, and maximum seconds. Sleeping alone takes 24 seconds
 divided by the number of slots."""
@@ -129,16 +128,13 @@ divided by the number of slots."""
 
 def rows(options: Namespace) -> Iterator[Row]:
     spawning = multiprocessing.get_context("spawn")
-    for number, (name, work, num_hosts, slots, limit) in enumerate(CASES):
+    for number, (work, num_hosts, slots, limit) in enumerate(CASES):
         home = options.folder / str(number)
         Store(home).prepare()
         ready, results = spawning.Barrier(num_hosts), spawning.Queue()
-        hosts = [
-            spawning.Process(
-                target=be_a_host, args=(f"host-{n}", work, home, slots, ready, results)
-            )
-            for n in range(num_hosts)
-        ]
+        common = (work, home, slots, ready, results)
+        names = [f"host-{n}" for n in range(num_hosts)]
+        hosts = [spawning.Process(target=be_a_host, args=(name, *common)) for name in names]
         for host in hosts:
             host.start()
         try:
@@ -153,7 +149,7 @@ def rows(options: Namespace) -> Iterator[Row]:
         if work is ranges:
             assert np.load(artifacts[0] / "nll.npy")[:, 0].tolist() == list(range(NUMBER))
             assert not list((home / "progress").iterdir()), "ranges of a cell that is done"
-        figures = {"work": name, "hosts": num_hosts, "slots of each": slots}
+        figures = {"work": work.__name__, "hosts": num_hosts, "slots of each": slots}
         yield {**figures, "seconds": max(seconds), "limit": at_most(max(seconds), limit)}
 
 

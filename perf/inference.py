@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from catalog.comparisons.families import paired_differences
 from catalog.comparisons.pairs import PRIMARY, Predicted, Prediction
 from catalog.comparisons.samples import Cell, SampleScores
+from lce_core.kinds import CONTROLS
 
 Numbers = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], list[Cell]]
@@ -53,8 +54,7 @@ def registered(cells: list[Cell]) -> list[dict[str, Any]]:
         ("study", "model", "benchmark", 1024, None, frozenset(pair)): Prediction(PRIMARY)
         for pair in combinations(methods, 2)
     }
-    found = paired_differences(cells, predicted)
-    return [row for row in found if row["family"] == PRIMARY]
+    return [row for row in paired_differences(cells, predicted) if row["family"] == PRIMARY]
 
 
 def any_difference(cells: list[Cell]) -> bool:
@@ -64,9 +64,8 @@ def any_difference(cells: list[Cell]) -> bool:
 def extremes_differ(cells: list[Cell]) -> bool:
     """Return True if the last method is found to differ from the first, of all pairs."""
     ends = {cells[0].method[0], cells[-1].method[0]}
-    rows = registered(cells)
-    (row,) = (row for row in rows if {row["method"], row["other_method"]} == ends)
-    return bool(row["p_adjusted"] <= 0.05)
+    pairs = [one for one in registered(cells) if {one["method"], one["other_method"]} == ends]
+    return bool(pairs[0]["p_adjusted"] <= 0.05)
 
 
 # Cells and studies
@@ -82,6 +81,7 @@ def cell(
 ) -> Cell:
     """Return a cell of one trained method; method 0 is the frozen base model with one run."""
     names = np.array([None] * len(scores) if clusters is None else list(clusters), dtype=object)
+    controls = dict.fromkeys(CONTROLS, np.full(len(scores), np.nan))
     return Cell(
         name=f"{method}-{seed}",
         checkpoint="base" if method == 0 else f"{method}-{seed}",
@@ -100,7 +100,7 @@ def cell(
         unit="nats",
         higher_is_better=True,
         seeded=seeded,
-        scored=SampleScores(np.arange(len(scores)), scores, names),
+        scored=SampleScores(np.arange(len(scores)), scores, names, controls),
         method_family=None,
         aggregation="mean",
     )
@@ -109,7 +109,6 @@ def cell(
 def trained_study(
     rng: np.random.Generator,
     *,
-    num_methods: int,
     deviations: Numbers,
     seeded: bool = False,
     num_seeds: int = 3,
@@ -117,16 +116,12 @@ def trained_study(
 ) -> list[Cell]:
     """Draw a study of tuned methods and the base model, all with the expected score 0.
 
-    Args:
-      rng: source of the scores.
-      num_methods: number of methods, the base model included.
-      deviations: standard deviation between training seeds of each method, shape (methods,), in
-        standard errors of a mean over prompts. The base model has one training run.
-      seeded: True if each seed has its own prompts.
-      num_seeds: training runs of each tuned method.
-      runs: number of the training run that each method evaluates; its own by default. Methods of
-        one run share its deviation and add half as much of their own.
+    `deviations` (methods,) are standard deviations between training seeds, in standard errors of a
+    mean over prompts; the base model, method 0, has one training run. With `seeded`, each seed has
+    its own prompts. `runs` has the number of the training run that each method evaluates, by
+    default its own; methods of one run share its deviation and add half as much of their own.
     """
+    num_methods = len(deviations)
 
     def prompts() -> tuple[Numbers, Numbers]:
         return rng.normal(size=NUM_PROMPTS), rng.normal(size=(num_methods, NUM_PROMPTS)) * 0.7
@@ -173,9 +168,9 @@ def better_with_each_seed(rng: np.random.Generator, number: int) -> list[Cell]:
     ]
 
 
-def frozen_study(scores: Numbers) -> list[Cell]:
+def frozen_study(scores: Numbers, clusters: Iterable[int] | None = None) -> list[Cell]:
     """Return a study of frozen methods with scores (methods, prompts), for a single seed."""
-    return [cell(method, 0, own) for method, own in enumerate(scores)]
+    return [cell(method, 0, own, clusters=clusters) for method, own in enumerate(scores)]
 
 
 def normal_documents(rng: np.random.Generator, number: int) -> list[Cell]:
@@ -197,9 +192,9 @@ def skewed(rng: np.random.Generator, number: int) -> list[Cell]:
     return frozen_study(np.stack(drawn))
 
 
-def better_on_documents(rng: np.random.Generator, gain: float, number: int) -> list[Cell]:
-    """Draw six frozen methods; the last is better by `gain` nats (SD 0.013)."""
-    scores = rng.normal(size=number) + rng.normal(0, 0.013 / np.sqrt(2), (6, number))
+def better_on_documents(rng: np.random.Generator, gain: float) -> list[Cell]:
+    """Draw six frozen methods on six documents; the last is better by `gain` nats (SD 0.013)."""
+    scores = rng.normal(size=6) + rng.normal(0, 0.013 / np.sqrt(2), (6, 6))
     scores[-1] += gain
     return frozen_study(scores)
 
@@ -208,40 +203,29 @@ def unequal_documents(rng: np.random.Generator) -> list[Cell]:
     """Draw seven frozen methods on twelve documents of one to twenty windows."""
     clusters = np.repeat(np.arange(12), rng.integers(1, 21, size=12))
     scores = rng.normal(size=(7, 12))[:, clusters] + rng.normal(size=(7, len(clusters)))
-    return [cell(method, 0, own, clusters=clusters) for method, own in enumerate(scores)]
-
-
-def few_prompts_in_tasks(rng: np.random.Generator) -> list[Cell]:
-    """Draw seven frozen methods on four tasks of three prompts, whose spreads differ 50-fold."""
-    return [
-        replace(cell(method, 0, spread * rng.normal(size=3)), task=f"task {task}")
-        for method in range(7)
-        for task, spread in enumerate((0.1, 1.0, 1.0, 5.0))
-    ]
+    return frozen_study(scores, clusters)
 
 
 def null_studies() -> Iterator[tuple[str, Draw]]:
     for methods, seeds in ((7, 3), (7, 5), (27, 3)):
         for ratio in (0.0, 1.0, 3.0):
-            sizes: dict[str, Any] = {"num_methods": methods, "num_seeds": seeds}
-            draw = partial(trained_study, **sizes, deviations=np.full(methods, ratio))
+            draw = partial(trained_study, deviations=np.full(methods, ratio), num_seeds=seeds)
             yield f"{methods} trained methods, {seeds} seeds, ratio {ratio:g}", draw
-    draw = partial(trained_study, num_methods=7, deviations=np.ones(7), seeded=True)
+    draw = partial(trained_study, deviations=np.ones(7), seeded=True)
     yield "7 trained methods, prompts of each seed, ratio 1", draw
     lognormal = np.random.default_rng(1).lognormal(sigma=1, size=27)
     one_in_ten = np.where(np.arange(27) % 10 == 9, 10.0, 1.0)
-    draw = partial(trained_study, num_methods=27, deviations=lognormal)
+    draw = partial(trained_study, deviations=lognormal)
     yield "27 trained methods, SDs between seeds lognormal", draw
-    draw = partial(trained_study, num_methods=27, deviations=one_in_ten)
+    draw = partial(trained_study, deviations=one_in_ten)
     yield "27 trained methods, one in ten varies ten-fold", draw
     yield "6 trained methods, seeds act on two families", families_of_methods
     runs = (0, *[1] * 4, *[2] * 4)
-    draw = partial(trained_study, num_methods=9, deviations=np.full(9, 2.0), runs=runs)
+    draw = partial(trained_study, deviations=np.full(9, 2.0), runs=runs)
     yield "8 methods on the weights of two runs", draw
     for number in (6, 12, 40):
         yield f"7 frozen methods, {number} documents", partial(normal_documents, number=number)
     yield "7 frozen methods, 12 documents of 1 to 20 windows", unequal_documents
-    yield "7 frozen methods, 4 tasks of 3 prompts", few_prompts_in_tasks
     yield "7 frozen methods, heavy-tailed (t, 3 df), 12 documents", heavy_tailed
     yield "7 frozen methods, right or wrong, 28 prompts", right_or_wrong
     for number in (16, 120):
@@ -251,7 +235,7 @@ def null_studies() -> Iterator[tuple[str, Draw]]:
 
 def decidable_studies() -> Iterator[tuple[str, Draw]]:
     for gain in (0.118, 0.093, 0.034):
-        draw = partial(better_on_documents, gain=gain, number=6)
+        draw = partial(better_on_documents, gain=gain)
         yield f"6 methods, 6 documents, {gain} nats (SD 0.013)", draw
     for number in (3, 5):
         yield f"2 methods, {number} seeds, 1.5 SDs", partial(better_with_each_seed, number=number)

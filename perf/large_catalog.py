@@ -3,8 +3,8 @@
 The script invents about 10,000 cells: 36 methods, three seeds, and 96 combinations of task and
 length (perplexity, RULER's thirteen tasks, LongBench's sixteen, passkey, needle, many-shot), each
 with 100 answers. The time includes the comparisons between methods, but not reading a store. A
-query fetches the first row of a view and counts its rows. Before it prints, the script checks the
-numbers of cells and samples; it reads all rows of a view before it times the query.
+query fetches the first row of a view and counts its rows. The script checks the numbers of cells
+and samples, and reads all rows of a view before it times the query.
 
     python perf/large_catalog.py [--answers 100] [--out FILE.json]
 """
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from measuring import Row, Timed, at_most, measure, timed
+from measuring import Row, at_most, measure, timed
+from numpy.typing import NDArray
 
-import catalog.comparisons
 from catalog.build import write_tables
 from catalog.queries import open_catalog
 
@@ -41,39 +41,29 @@ TASKS = {
 
 def rows(options: Namespace) -> Iterator[Row]:
     tables, path = made_up(options.answers), options.folder / "catalog.duckdb"
-    spent: list[Timed] = []
-    fill = catalog.comparisons.fill_comparisons
-
-    def timed_fill(connection: Any) -> None:
-        spent.append(timed(lambda: fill(connection)))
-
-    with mock.patch.object(catalog.comparisons, "fill_comparisons", timed_fill):
-        built = timed(lambda: write_tables(tables, path))
+    built = timed(lambda: write_tables(tables, path))
     with open_catalog(path) as connection:
 
         def count(table: str) -> int:
             ((number,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
             return int(number)
 
+        def query(view: str) -> int:
+            connection.execute(f"FROM {view} LIMIT 1").fetchall()
+            return count(view)
+
         cells, samples = count("store.cell"), count("store.sample")
         assert (cells, samples) == (tables["cell"].num_rows, tables["sample"].num_rows)
         size = f"{cells:,} cells, {samples:,} samples, {path.stat().st_size / 1e6:.0f} MB"
         limit = at_most(built.wall, 20.0)
         yield {"what": f"catalog of {size}", "rows": None, "seconds": built.wall, "limit": limit}
-        yield {"what": "of it comparisons", "rows": None, "seconds": spent[0].wall, "limit": None}
         views = connection.execute(
             "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
         ).fetchall()
         for (view,) in sorted(views):
             connection.execute(f"FROM {view}").fetchall()
-            asked = timed(
-                lambda view=view: (
-                    connection.execute(f"FROM {view} LIMIT 1").fetchall(),
-                    count(view),
-                )
-            )
-            limit = at_most(asked.wall, 0.3)
-            figures = {"rows": asked.result[1], "seconds": asked.wall, "limit": limit}
+            seconds, _, number = timed(partial(query, view))
+            figures = {"rows": number, "seconds": seconds, "limit": at_most(seconds, 0.3)}
             yield {"what": f"query of `{view}`", **figures}
 
 
@@ -102,24 +92,10 @@ def made_up(answers: int) -> dict[str, pa.Table]:
                 "status": "done", "attempts": 1,
             }
         )  # fmt: skip
-        scores.append(
-            {
-                "cell": short, "metric": unit, "unit": unit, "num_samples": answers,
-                "value": float(np.exp(values.mean()) if is_text else values.mean()),
-                "higher_is_better": not is_text, "is_default": True,
-            }
-        )  # fmt: skip
         names = [str(number) if is_text else None for number in range(answers)]
-        samples.append(
-            pa.table(
-                {
-                    "cell": [short] * answers, "sample": np.arange(answers),
-                    "eval_length": [length] * answers, "score": values,
-                    "cluster": pa.array(names, pa.string()),
-                    "prediction": ["an answer"] * answers,
-                }
-            )
-        )  # fmt: skip
+        score, sample = score_and_samples(short, unit, unit, length, values, names)
+        scores.append(score)
+        samples.append(sample.append_column("prediction", [["an answer"] * answers]))
     study = {
         "study": "made-up", "hypothesis": "h", "base_model": "base",
         "target_context": TARGET, "trained_context": TRAINED, "match": "tokens",
@@ -131,6 +107,29 @@ def made_up(answers: int) -> dict[str, pa.Table]:
         "score": pa.Table.from_pylist(scores),
         "sample": pa.concat_tables(samples),
     }
+
+
+def score_and_samples(
+    cell: str,
+    metric: str,
+    unit: str,
+    length: int,
+    values: NDArray[np.float64],
+    clusters: list[str | None],
+) -> tuple[dict[str, Any], pa.Table]:
+    """Return the row of a cell in the table `score`, and its rows in the table `sample`."""
+    is_text = unit == "perplexity"
+    score = {
+        "cell": cell, "metric": metric, "unit": unit, "num_samples": len(values),
+        "value": float(np.exp(values.mean()) if is_text else values.mean()),
+        "higher_is_better": not is_text, "is_default": True,
+    }  # fmt: skip
+    samples = {
+        "cell": [cell] * len(values), "sample": np.arange(len(values)),
+        "eval_length": [length] * len(values), "score": values,
+        "cluster": pa.array(clusters, pa.string()),
+    }  # fmt: skip
+    return score, pa.table(samples)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 The forward pass of Llama-2-7B runs on torch's meta device, whose tensors have shapes but no values,
 with the code paths of a GPU from compute capability 8.0. Every operation that would start work on a
-GPU counts as one launch: views and allocations do not count. Some operations, such as sort, start
-several kernels on a GPU and still count once. Reading a value from the device counts as a wait.
-Counts per layer are the difference between a model of two layers and a model of one. A second table
-has the forward and backward pass of a training step, for all methods that can be trained.
+GPU counts as one launch: views and allocations do not count. Reading a value from the device counts
+as a wait. Counts per layer are the difference between a model of two layers and a model of one.
 
     python perf/launches.py          # print the tables
     python perf/launches.py --write  # replace the tables in docs/gpus.md
@@ -13,18 +11,20 @@ has the forward and backward pass of a training step, for all methods that can b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
+from gpu_common import random_llama
 from measuring import Row, alike, markdown, page_tables
-from operations import Operations
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoModelForCausalLM
 
 from lce_core.attention import causal, flash, stock
 from lce_core.attention.cache import PreallocatedCache
@@ -32,12 +32,9 @@ from lce_core.extension import kernels
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
-from lce_core.models import MODELS, LanguageModel
 from lce_core.rope import ContextLengths
-from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.recomputation import enable
 
-HERE = Path(__file__).resolve().parent
 WINDOW, CHUNK = 32768, 4096
 """Tokens of the text, and of the chunk that a chunked prefill adds to it."""
 META = torch.device("meta")
@@ -48,6 +45,38 @@ _READS = (
     *(torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__),
 )
 """Methods of a tensor that wait until the device has computed it."""
+
+
+_FREE = ("detach", "alias", "_unsafe_view", "empty", "empty_like", "new_empty", "empty_strided")
+"""Operations that start no work although their schema declares no view: no kernel runs."""
+
+
+class Operations(TorchDispatchMode):
+    """Call `seen` with the name and all tensors of each operation except views and allocations.
+
+    With `parts`, it receives the parts of operations that torch hands over whole, such as `to` and
+    `matmul` in inference mode. Fake tensors do not allow it.
+    """
+
+    def __init__(
+        self, seen: Callable[[str, list[torch.Tensor]], None], *, parts: bool = False
+    ) -> None:
+        super().__init__()
+        self._seen, self._parts = seen, parts
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._parts:
+            with self:
+                found = func.decompose(*args, **(kwargs or {}))
+            if found is not NotImplemented:
+                return found
+        result = func(*args, **(kwargs or {}))
+        name = func.name().removeprefix("aten::").partition(".")[0]
+        is_view = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
+        if not is_view and name not in _FREE:
+            leaves = tree_leaves((args, kwargs, result))
+            self._seen(name, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return result
 
 
 @dataclass
@@ -79,19 +108,11 @@ class _Calls(TorchFunctionMode):
 
 
 def _flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    *_: Any,
-    is_causal: bool = False,
-    scale: float | None = None,
-    **__: Any,
+    *states: torch.Tensor, is_causal: bool = False, scale: float | None = None, **_: Any
 ) -> torch.Tensor:
     """Compute SDPA with the operator of its flash kernel, which torch does not choose on meta."""
-    output: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention(
-        query, key, value, 0.0, is_causal, scale=scale
-    )[0]
-    return output
+    attend = torch.ops.aten._scaled_dot_product_flash_attention
+    return attend(*states[:3], 0.0, is_causal, scale=scale)[0]
 
 
 @contextmanager
@@ -111,17 +132,9 @@ def counting(*, training: bool = False) -> Iterator[Count]:
         yield count
 
 
-def base_model(layers: int) -> LanguageModel:
-    """Return a Llama of 7B width with this number of layers."""
-    add_plugin_folders((HERE / "plugins",))
-    return MODELS.parse({"name": "random_llama", "layers": layers}, "perf")
-
-
 def extended(method: str, layers: int, *, training: bool = False) -> ExtendedModel:
     """Return a bf16 model without values, with the method's last example applied."""
-    from transformers import AutoModelForCausalLM
-
-    base = base_model(layers)
+    base = random_llama("Llama-2-7B", layers=layers)
     with META:
         model = AutoModelForCausalLM.from_config(
             base.config(),  # type: ignore[attr-defined]
@@ -160,18 +173,21 @@ def passes(model: ExtendedModel) -> dict[str, Count]:
     return {name: found[name] for name in ("forward", "prefill", "decode")}
 
 
+def of_a_layer(one: Mapping[str, Count], two: Mapping[str, Count]) -> Row:
+    """Return launches of each pass and waits of all: the difference of two layers and one."""
+    launches = {name: two[name].launches - one[name].launches for name in one}
+    return {**launches, "waits": sum(two[name].waits - one[name].waits for name in one)}
+
+
 def measured(method: str) -> Row:
     """Return launches and waits per layer of the three passes, and the waits of the rest."""
     one, two = (passes(extended(method, layers)) for layers in (1, 2))
-    return {
-        **{name: two[name].launches - one[name].launches for name in one},
-        "waits": sum(two[name].waits - one[name].waits for name in one),
-        "waits per pass": ", ".join(str(count.waits) for count in one.values()),
-    }
+    rest = ", ".join(str(count.waits) for count in one.values())
+    return {**of_a_layer(one, two), "waits per pass": rest}
 
 
 def trainable(method: str) -> bool:
-    geometry = base_model(1).geometry
+    geometry = random_llama("Llama-2-7B", layers=1).geometry
     lengths = ContextLengths(geometry.trained_context, WINDOW, WINDOW)
     scheme = plugin(method).training_attention(geometry, lengths)
     return scheme is None or scheme.differentiable
@@ -202,28 +218,18 @@ def training_passes(model: ExtendedModel) -> dict[str, Count]:
 
 def measured_training(method: str) -> Row:
     """Return launches per layer of the forward and the backward pass, and the waits of both."""
-    one, two = (training_passes(extended(method, layers, training=True)) for layers in (1, 2))
-    return {
-        **{name: two[name].launches - one[name].launches for name in one},
-        "waits": sum(two[name].waits - one[name].waits for name in one),
-    }
+    models = (extended(method, layers, training=True) for layers in (1, 2))
+    return of_a_layer(*map(training_passes, models))
 
 
-def _sorted(rows: Iterable[Row]) -> str:
-    return markdown(sorted(rows, key=lambda row: list(row.values())[1:]))
+def table(methods: Iterable[str], figures: Callable[[str], Row]) -> str:
+    return markdown(sorted(alike(methods, figures), key=lambda row: list(row.values())[1:]))
 
 
-def table() -> str:
-    """Return the Markdown table of all methods for inference."""
-    return _sorted(alike(METHODS.names(), measured))
-
-
-def training_table() -> str:
-    """Return the Markdown table of all methods that can be trained."""
-    return _sorted(alike(filter(trainable, METHODS.names()), measured_training))
-
-
-TABLES = {"launches": table, "training launches": training_table}
+TABLES = {
+    "launches": lambda: table(METHODS.names(), measured),
+    "training launches": lambda: table(filter(trainable, METHODS.names()), measured_training),
+}
 """The tables of the page, by the name in the comments around them."""
 
 if __name__ == "__main__":

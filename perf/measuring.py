@@ -5,7 +5,6 @@ It imports torch and lce where it needs them, because perf/gpu.py starts without
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,7 +13,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,10 +26,9 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpus.md"
 
 
 def parser(description: str | None, **defaults: Any) -> ArgumentParser:
-    """Return a parser with an option for each default.
+    """Return a parser with an option of its type for each default.
 
-    An option has the type of its default. It takes several values if the default is a tuple, and
-    is a switch if the default is False.
+    An option takes several values if its default is a tuple, and is a switch if that is False.
     """
     made = ArgumentParser(description=(description or "").partition("\n")[0])
     for name, default in defaults.items():
@@ -52,25 +50,22 @@ def measure(
 ) -> None:
     """Print the figures of a script, each row as soon as it is measured, and where they are from.
 
-    Args:
-      description: docstring of the script.
-      rows: yields the figures for the options of the command, which also have a temporary `folder`.
-        A row with other columns than the row before starts a new table.
-      arguments: arguments of the command; None for those of this process.
-      **defaults: options of the script (see `parser`); `threads` sets torch's threads.
+    `rows` receives the options of the command, which have the `defaults`, and a temporary `folder`.
+    A row with other columns than the row before starts a new table. The option `threads` sets
+    torch's threads.
     """
     from lce_core.store.records import environment
 
     made = parser(description, **defaults)
     made.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = made.parse_args(arguments)
-    if "device" in options:
-        from lce_core.devices import resolve_device
+    if "threads" in options:
+        import torch
 
-        options.device = resolve_device(options.device).type
+        torch.set_num_threads(options.threads)
     chosen = {name: getattr(options, name) for name in defaults}
     found: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder, _threads(options):
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         options.folder = Path(folder)
         for row in rows(options):
             if not found or row.keys() != found[-1].keys():
@@ -85,21 +80,6 @@ def measure(
         options.out.parent.mkdir(parents=True, exist_ok=True)
         whole = {"options": chosen, "rows": found, "environment": where}
         options.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _threads(options: Namespace) -> Iterator[None]:
-    if "threads" not in options:
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(options.threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def at_most(value: float, limit: float | None) -> object:
@@ -208,15 +188,10 @@ def _synchronise() -> None:
         torch.cuda.synchronize()
 
 
-def peak_memory(call: Callable[[], object], device: str = "cpu") -> float:
+def peak_memory(call: Callable[[], object]) -> float:
     """Return the peak MiB of torch's allocator during a call, without earlier allocations."""
     import torch
 
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
     # The profiler records every allocation; the resident size of the process is too coarse.
     with torch.profiler.profile(profile_memory=True) as profile:
         call()
@@ -227,6 +202,23 @@ def peak_memory(call: Callable[[], object], device: str = "cpu") -> float:
 
 
 # Training runs
+
+
+def training_job(base: Any, folder: Path, length: int, **fields: Any) -> Any:
+    """Return a run from random weights, without a method, on rows of `length` tokens."""
+    from lce_core.training.job import TrainingJob
+
+    common = {
+        "base_model": base.identity(),
+        "method": None,
+        "from_scratch": True,
+        "base_folder": None,
+        **{name: folder / name for name in ("rows", "out", "resume")},
+        "seed": 0,
+        "row_length": length,
+        "target_context": length,
+    }
+    return TrainingJob(**common | fields)
 
 
 def random_rows(folder: Path, number: int, length: int, vocabulary: int) -> None:

@@ -5,16 +5,10 @@ its documents with replacement and exchanges the methods' losses of each documen
 no method is better. Beyond the trained context a constant moves the mean loss to the threshold of
 the effective length. The tiny models of `smoke` answer no prompt, so all methods get the same
 probability of a right answer, drawn for each prompt. The copies are studies of one catalog with all
-comparisons, and false findings are counted in its views. Kinds of copies:
+comparisons, and false findings are counted in its views. Copies at the margin have losses 2 % above
+the base model's, so that "not worse by more than 2 %" should stay undecided.
 
-- only the first seed, or all three;
-- runs vary: losses of each training run deviate by three standard errors of a mean over documents;
-- at the margin: within the trained context the losses of all methods are 2 % above the base
-  model's, so that "not worse by more than 2 %" should stay undecided.
-
-    python perf/null_copies.py [--copies 200] [--home HOME] [--seed 0]
-
-`--home` keeps the run for a second call.
+    python perf/null_copies.py [--copies 200] [--seed 0]
 """
 
 from __future__ import annotations
@@ -27,19 +21,20 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
+from large_catalog import score_and_samples
 from measuring import Row, measure, timed
 from numpy.typing import NDArray
 
 from catalog.build import write_tables
 from catalog.comparisons.lengths import LOST
 from catalog.comparisons.pairs import EXPLORATORY, PRIMARY, SHORT_CONTEXT
-from catalog.comparisons.samples import BASE, Cell, SampleScores, grouped, read_cells
+from catalog.comparisons.samples import BASE, Cell, grouped, read_cells
 from catalog.extraction import extract, history
 from catalog.queries import open_catalog
 from lce.api import run
@@ -77,7 +72,7 @@ FAMILIES = (PRIMARY, "predicts", SHORT_CONTEXT, EXPLORATORY)
 
 
 class Kind(NamedTuple):
-    """What the copies of a row of the table have in common."""
+    """Copies that share a row of the table."""
 
     name: str
     num_seeds: int = 3
@@ -97,18 +92,15 @@ KINDS = (
 
 def rows(options: Namespace) -> Iterator[Row]:
     """Yield the shares of false findings of each kind of copies."""
-    folder = options.folder
-    home = Path(options.home or folder / "home").absolute()
-    compute(home)
+    home = compute(options.folder / "home")
     for kind in KINDS:
-        path = folder / "c.duckdb"
-        timing = timed(partial(shares, home, kind, options.copies, options.seed, path))
+        timing = timed(partial(shares, home, kind, options))
         yield {"copies": kind.name, **timing.result, "CPU s": timing.cpu}
 
 
-def compute(home: Path) -> None:
-    """Run `smoke` with three seeds and expectations; a home that has this run is unchanged."""
-    home.mkdir(parents=True, exist_ok=True)
+def compute(home: Path) -> Path:
+    """Run `smoke` with three seeds and expectations in `home`."""
+    home.mkdir()
     study = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
     evaluation = study["evaluation"] | {"held_out_document_tokens": 1024}
     changes = {"seeds": [0, 1, 2], "expects": EXPECTS, "evaluation": evaluation}
@@ -116,34 +108,32 @@ def compute(home: Path) -> None:
     file.write_text(yaml.safe_dump({**study, **changes}))
     with redirect_stdout(sys.stderr):
         run(file, home=home)
+    return home
 
 
-def shares(home: Path, kind: Kind, num_copies: int, seed: int, path: Path) -> Row:
+def shares(home: Path, kind: Kind, options: Namespace) -> Row:
     """Return the share of copies with a false finding in each family, and of wrong lengths."""
-    store, rng = Store(home), np.random.default_rng(seed)
+    store, rng = Store(home), np.random.default_rng(options.seed)
     tables, past = extract(store), history(store)
     planned = tables["cell"]
     planned = planned.filter(pc.less(planned["seed"], kind.num_seeds))
     with open_catalog(home / "catalog.duckdb") as connection:
         cells = [cell for cell in read_cells(connection) if cell.seed < kind.num_seeds]
+    copied = {name: tables[name] for name in ("study", "expectation", "artifact")}
+    copied |= {"cell": planned, "registration": past["registration"]}
     copies: dict[str, list[pa.Table]] = {}
-    for number in range(num_copies):
-        copy = {
-            **{name: tables[name] for name in ("study", "expectation", "artifact")},
-            "cell": planned,
-            "registration": past["registration"],
-            **scores_and_samples(cells, kind, rng),
-        }
-        for name, rows in copy.items():
+    for number in range(options.copies):
+        for name, rows in {**copied, **scores_and_samples(cells, kind, rng)}.items():
             copies.setdefault(name, []).append(renamed(rows, number))
     joined = {name: pa.concat_tables(rows) for name, rows in copies.items()}
     registered = {"registration": joined.pop("registration")}
+    path = options.folder / "copies.duckdb"
     write_tables(joined, path, registered)
     with open_catalog(path) as connection:
         query, names = (MARGINS, {}) if kind.at_margin else (FINDINGS, {"ratio": kind.ratio})
         found = Counter(family for _, family in connection.execute(query, names).fetchall())
         wrong = [low == high for low, high in connection.execute(LENGTHS).fetchall()]
-    figures = {family: f"{100 * found[family] / num_copies:.1f} %" for family in FAMILIES}
+    figures = {family: f"{100 * found[family] / options.copies:.1f} %" for family in FAMILIES}
     if kind.at_margin:
         figures = {**dict.fromkeys(FAMILIES, ""), SHORT_CONTEXT: figures[SHORT_CONTEXT]}
     # Runs that vary say nothing about one of them.
@@ -164,26 +154,11 @@ def scores_and_samples(
     cells: list[Cell], kind: Kind, rng: np.random.Generator
 ) -> dict[str, pa.Table]:
     """Draw the tables `score` and `sample` of a null copy."""
-    scores: list[dict[str, Any]] = []
-    samples = []
-    for cell, values, documents in drawn(cells, kind, rng):
-        is_text = cell.unit == "perplexity"
-        scores.append(
-            {
-                "cell": cell.name, "metric": cell.metric, "unit": cell.unit, "is_default": True,
-                "value": float(np.exp(values.mean()) if is_text else values.mean()),
-                "num_samples": len(values), "higher_is_better": cell.higher_is_better,
-            }
-        )  # fmt: skip
-        samples.append(
-            pa.table(
-                {
-                    "cell": [cell.name] * len(values), "sample": np.arange(len(values)),
-                    "eval_length": [cell.eval_length] * len(values), "score": values,
-                    "cluster": pa.array(documents, pa.string()),
-                }
-            )
-        )  # fmt: skip
+    found = [
+        score_and_samples(cell.name, cell.metric, cell.unit, cell.eval_length, values, documents)
+        for cell, values, documents in drawn(cells, kind, rng)
+    ]
+    scores, samples = zip(*found, strict=True)
     return {"score": pa.Table.from_pylist(scores), "sample": pa.concat_tables(samples)}
 
 
@@ -194,14 +169,14 @@ def drawn(
     deviations = {cell.checkpoint: kind.ratio * rng.normal() for cell in cells}
     losses = [cell for cell in cells if cell.unit == "perplexity"]
     means = {
-        own[0].eval_length: float(np.mean([known(cell).scores.mean() for cell in own]))
+        own[0].eval_length: float(np.mean([cell.scored.scores.mean() for cell in own]))
         for own in grouped(losses, lambda c: c.eval_length)
     }
     for of_length in grouped(cells, lambda c: (c.benchmark, c.task, c.eval_length)):
         first, documents = of_length[0], None
         trained = first.trained_context or 0
         for of_seed in grouped(of_length, lambda c: c.seed):
-            scores = np.stack([known(cell).scores for cell in of_seed])
+            scores = np.stack([cell.scored.scores for cell in of_seed])
             names = of_seed[0].clusters()
             places = np.array([names.index(name) for name in names])
             if documents is None or first.seeded:
@@ -214,7 +189,7 @@ def drawn(
                 error = math.sqrt(scores.var(axis=0, ddof=1).mean() / len(rows))
             exchanged = np.concatenate([rng.permutation(scores)[:, own] for own in rows], axis=1)
             numbers = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-            is_single = known(first).clusters[0] is None
+            is_single = first.scored.clusters[0] is None
             labels = [None if is_single else str(number) for number in numbers]
             for cell, values in zip(of_seed, exchanged, strict=True):
                 values = values + error * deviations[cell.checkpoint]
@@ -225,10 +200,5 @@ def drawn(
                 yield cell, values, labels
 
 
-def known(cell: Cell) -> SampleScores:
-    assert cell.scored is not None, f"{cell.name} is not done"
-    return cell.scored
-
-
 if __name__ == "__main__":
-    measure(__doc__, rows, copies=200, home="", seed=0)
+    measure(__doc__, rows, copies=200, seed=0)

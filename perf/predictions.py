@@ -1,7 +1,7 @@
 """Predict memory and speed of training Llama-2-7B on rows of 32,768 tokens, without a GPU.
 
 Memory is the estimate that a training run uses to choose what its layers keep. Time is a sum of
-parts, each the work of a part divided by a rate (`RATES`):
+parts, each the work of a part divided by a rate (`Rates`):
 
 - products: 2 FLOPs per weight and token forwards, 4 backwards, 2 for recomputed layers;
 - attention: 2 n d L FLOPs per token forwards, 5 n d L backwards (five products instead of four),
@@ -27,9 +27,8 @@ from unittest import mock
 
 import torch
 from launches import WINDOW as ROW
-from launches import plugin
-from measuring import Row, alike, markdown, page_tables
-from operations import Operations
+from launches import Operations, plugin
+from measuring import Row, alike, markdown, page_tables, training_job
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, masking_utils
 
@@ -81,21 +80,15 @@ SUM_BYTES = {("fp32", True): 12, ("bf16", True): 6, ("bf16", False): 109}
 def job(method: str, states: str, processes: int) -> TrainingJob:
     """Return a training run of Llama-2-7B with one row per pass, as recipe lceg_code trains it."""
     training = {"learning_rate": 2e-5, "tokens_per_step": ROWS_PER_STEP * ROW, "precision": "bf16"}
-    return TrainingJob(
-        base_model={},
+    return training_job(
+        BASE,
+        Path(),
+        ROW,
         method=plugin(method).identity(),
         training=Training.model_validate({**training, "state_precision": states}),
-        from_scratch=True,
-        base_folder=None,
-        rows=Path("rows"),
-        seed=0,
         num_steps=1,
-        row_length=ROW,
-        target_context=ROW,
         micro_batch_tokens=ROW,
         processes=processes,
-        out=Path("out"),
-        resume=Path("resume"),
     )
 
 
@@ -114,7 +107,6 @@ def memory(method: str) -> Row:
 
 
 def memory_table() -> str:
-    """Return the Markdown table of all methods that train; equal methods share a row."""
     trained = [name for name in METHODS.names() if METHODS.load(name).training != "none"]
     return markdown(alike(trained, memory))
 
@@ -180,7 +172,6 @@ WAYS = (
     Way("one, attention kept", "bf16", "attention"),
     Way("eight, attention kept", "fp32", "attention", processes=8),
 )
-PARTS = ("products", "attention", "memory", "launches", "states")
 
 
 def seconds(way: Way) -> dict[str, float]:
@@ -205,16 +196,15 @@ def seconds(way: Way) -> dict[str, float]:
 
 
 def time_table() -> str:
-    """Return the Markdown table of seconds per row, speed and MFU."""
     flops, rows = training_flops(BASE.shape, BASE.geometry, ROW), []
     for way in WAYS:
         found = seconds(way)
-        found["sum"] = sum(found[part] for part in PARTS)
-        speed = ROW / found["sum"]
-        row: Row = {name: f"{found[name]:.2f}" for name in (*PARTS, "sum", "gathers")}
-        mfu = f"{speed * flops / H100_PEAK_FLOPS:.2f}"
-        names = {"H100s": way.name, "state precision": way.states}
-        rows.append({**names, **row, "tokens/s per GPU": speed, "MFU": mfu})
+        gathers = found.pop("gathers")
+        total = sum(found.values())
+        shown = {name: f"{part:.2f}" for name, part in (found | {"sum": total}).items()}
+        row = {"H100s": way.name, "state precision": way.states, **shown}
+        row |= {"gathers": f"{gathers:.2f}", "tokens/s per GPU": ROW / total}
+        rows.append({**row, "MFU": f"{ROW / total * flops / H100_PEAK_FLOPS:.2f}"})
     return markdown(rows)
 
 

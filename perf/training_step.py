@@ -2,12 +2,12 @@
 
 Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward,
 with the sizes of a Llama head. The script checks that loss and gradients are equal, then times both
-one right after the other in alternating order, and prints the median ratio of CPU time. Memory is
-the peak of torch's allocator during one call, with gradients and logits.
+in alternating order, and prints the median ratio of CPU time. Memory is the peak of torch's
+allocator during one call, with gradients and logits.
 
 Loop: steps of `lce_core.training.trainer` against a plain torch loop over the same rows, without
-log, checks or resume points. The script checks that both have the same losses. Runs alternate; a
-ratio compares the medians of their steps.
+log, checks or resume points. The script checks that both have the same losses, and compares the
+medians of their steps.
 
     python perf/training_step.py [--out FILE.json]
 """
@@ -19,13 +19,12 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from measuring import Row, at_most, compare, measure, peak_memory, random_rows
+from measuring import Row, at_most, compare, measure, peak_memory, random_rows, training_job
 from torch.nn import functional
 
 from lce_core.data.packing import PackedRows
@@ -40,7 +39,6 @@ from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
-CPU = torch.device("cpu")
 ROW_TOKENS, ROWS_PER_STEP = 128, 16
 """Row length in tokens and rows per step, as in the training of the toy base model."""
 WARM_UP = 5
@@ -91,11 +89,8 @@ def losses(options: Namespace) -> tuple[Passes, Passes]:
 def loop_ratio(options: Namespace) -> float:
     """Return the step time of the trainer / of a plain torch loop, with equal losses."""
     random_rows(options.folder, 4 * options.steps, ROW_TOKENS, vocabulary=256)
-    seeds = count(), count()
     runs = compare(
-        lambda: trainer(training_job(options, next(seeds[0]))),
-        lambda: bare(training_job(options, next(seeds[1]))),
-        options.repeats,
+        lambda: trainer(toy_job(options)), lambda: bare(toy_job(options)), options.repeats
     )
     ratios = []
     for ours, theirs in zip(runs.first, runs.second, strict=True):
@@ -123,7 +118,7 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
         parameters, lr=1.0, betas=betas, weight_decay=training.weight_decay, fused=True
     )
     found, seconds = [], []
-    with reproducible(CPU, job.threads):
+    with reproducible(torch.device("cpu"), job.threads):
         for step in range(job.num_steps):
             begun = time.monotonic()
             chosen = rows_of_step(job.seed, step, job.rows_per_step, len(rows))
@@ -139,26 +134,19 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
     return found, seconds
 
 
-def training_job(options: Namespace, seed: int) -> TrainingJob:
+def toy_job(options: Namespace) -> TrainingJob:
     """Return a run with the toy base model's own training settings, for `--steps` steps."""
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     (folder / "out").mkdir()
-    training = Training(
-        learning_rate=1e-3, tokens_per_step=ROW_TOKENS * ROWS_PER_STEP, warmup_steps=5
-    )
-    return TrainingJob(
-        base_model=BASE.identity(),
-        method=None,
-        training=training,
-        from_scratch=True,
-        base_folder=None,
+    return training_job(
+        BASE,
+        folder,
+        ROW_TOKENS,
         rows=options.folder,
-        seed=seed,
+        training=Training(
+            learning_rate=1e-3, tokens_per_step=ROW_TOKENS * ROWS_PER_STEP, warmup_steps=5
+        ),
         num_steps=options.steps,
-        row_length=ROW_TOKENS,
-        target_context=ROW_TOKENS,
-        out=folder / "out",
-        resume=folder / "resume",
         device="cpu",
         threads=options.threads,
     )

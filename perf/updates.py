@@ -1,9 +1,8 @@
 """Count the memory traffic of updates of bf16 states; compare compiled and uncompiled updates.
 
 torch.compile's scheduler reports kernels and bytes. The kernels are those of the CPU; a GPU gets
-the same graph. Seconds are computed: bytes of Llama-2-7B divided by the bandwidth of an H100's data
-sheet. The ratio is CPU time of the compiled update / the uncompiled update. Needs a compiler of
-C++.
+the same graph. The ratio is CPU time of the compiled update / the uncompiled update. Needs a
+compiler of C++.
 
     python perf/updates.py
 """
@@ -21,8 +20,8 @@ from torch._inductor import config, metrics
 from lce_core.training.optimizer import GradientSums, RoundedAdamW
 
 SHAPE = (2048, 512)
-PARAMETERS, BANDWIDTH = 6.74e9, 3.35e12
-"""Parameters of Llama-2-7B; bytes per second of an H100 SXM's memory."""
+SECONDS_PER_BYTE = 6.74e9 / 3.35e12
+"""Parameters of Llama-2-7B divided by the bytes per second of an H100 SXM's data sheet."""
 
 
 def adamw(*, compiled: bool) -> Callable[[], None]:
@@ -48,10 +47,7 @@ def gradient_sum(*, compiled: bool) -> Callable[[], None]:
 
 
 def traffic(update: Callable[[], None]) -> tuple[int, int]:
-    """Return kernels of a compiled update, and bytes per parameter that they read and write.
-
-    The result leaves out the numbers that all parameters share, less than 100 bytes.
-    """
+    """Return kernels of a compiled update, and bytes per parameter that they read and write."""
     metrics.reset()
     # Bytes are counted only if someone listens to this log, and not for a graph from the cache.
     log = logging.getLogger("torch._inductor.compile_fx.__inductor_metrics")
@@ -66,10 +62,10 @@ def rows(options: Namespace) -> Iterator[Row]:
     for name, make in {"AdamW": adamw, "sum of gradients": gradient_sum}.items():
         compiled, uncompiled = make(compiled=True), make(compiled=False)
         kernels, each = traffic(compiled)
-        figures = {"kernels": kernels, "bytes per parameter": each}
-        figures["seconds, 7B on H100"] = PARAMETERS * each / BANDWIDTH
         ratio = compare(compiled, uncompiled, options.repeats).cpu
-        yield {"update": name, **figures, "CPU ratio": ratio}
+        figures = {"kernels": kernels, "bytes per parameter": each}
+        figures |= {"seconds, 7B on H100": each * SECONDS_PER_BYTE, "CPU ratio": ratio}
+        yield {"update": name, **figures}
 
 
 if __name__ == "__main__":
