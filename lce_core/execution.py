@@ -73,8 +73,7 @@ class Execution(BaseModel):
     CUDA graph."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)
     """Minimum seconds between resume points of a training run. After the same time, but at most
-    60 s, a cell that scores running text saves its losses in ranges, so that other workers can
-    help."""
+    60 s, a cell saves its finished parts; other workers can help where it scores running text."""
     max_attempts: int = Field(default=3, ge=1)
     """Maximum attempts of a step whose failures may be temporary, such as a lost worker."""
     model_folders: dict[str, Path] = {}

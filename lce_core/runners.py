@@ -27,6 +27,7 @@ from lce_core.data.packing import pack_rows
 from lce_core.data.shards import write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
+from lce_core.evaluation.long_cell import LongCell
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.parameter_search import draw_samples, search_parameters
 from lce_core.evaluation.passes import counted, shape_of_passes
@@ -254,12 +255,8 @@ class Runner:
         step, base_model, benchmark = attempt.step, spec.base_model, spec.benchmark
         held_out = HeldOutText.open(self._parent(step, "held_out"))
         model, batch_tokens = self._model(spec, step), self._micro_batch_tokens(step)
-        ranges = WindowRanges(
-            self._store.parts(step),
-            model,
-            batch_tokens=batch_tokens,
-            seconds=min(LONG_SECONDS, self._execution.checkpoint_seconds),
-        )
+        seconds = min(LONG_SECONDS, self._execution.checkpoint_seconds)
+        cell = LongCell(self._store.parts(step), model, seconds=seconds)
         request = CellRequest(
             model=model,
             tokenizer=base_model.tokenizer(self._model_folder(step, base_model)),
@@ -271,7 +268,8 @@ class Runner:
             data_folders=self._execution.data_folders,
             batch_tokens=batch_tokens,
             losses=self._losses,
-            ranges=ranges,
+            ranges=WindowRanges(cell, batch_tokens=batch_tokens),
+            cell=cell,
             prompt_folder=self._store.prompts,
             report=lambda done, total: self._report({"done": done, "total": total}),
         )
@@ -279,7 +277,7 @@ class Runner:
             result = benchmark.evaluate(request)
         _require_finite(result, step)
         _write_tables(result, attempt.out)
-        attempt.seconds_by_others = ranges.seconds_by_others
+        attempt.seconds_by_others = cell.seconds_by_others
         return {
             "scores": [asdict(score) for score in result.scores],
             "unit": benchmark.unit,
@@ -291,7 +289,7 @@ class Runner:
             "prompts_sha256": result.prompts_sha256,
             **({"checks": dict(result.checks)} if result.checks else {}),
             "passes": shape_of_passes(model, batch_tokens),
-            "passed_tokens": passed.tokens + ranges.tokens_by_others,
+            "passed_tokens": passed.tokens + cell.tokens_by_others,
             "measured": _passed(spec.cost_of(result.sequences, result.control_sequences)),
             "predicted": _passed(spec.cost(step)),
         }

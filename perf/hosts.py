@@ -29,6 +29,7 @@ from measuring import Row, at_most, measure
 from flows.runs.scheduling import Scheduler, UnitResult
 from flows.settings import make_execution, study_path
 from lce_core.evaluation import likelihood, window_ranges
+from lce_core.evaluation.long_cell import LongCell
 from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.evaluation.window_ranges import WindowRanges, assist
 from lce_core.evaluation.windows import Stream, Windows
@@ -102,7 +103,8 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
     windows = Windows(Stream(tokens), np.arange(NUMBER) * LENGTH, LENGTH)
 
     def score(attempt: Attempt) -> dict[str, Any]:
-        shared = WindowRanges(store.parts(step), model, batch_tokens=LENGTH, seconds=0.0)
+        cell = LongCell(store.parts(step), model, seconds=0.0)
+        shared = WindowRanges(cell, batch_tokens=LENGTH)
         np.save(attempt.out / "nll.npy", shared.scores(windows, NUMBER, list).nll)
         return {}
 

@@ -50,7 +50,7 @@ class Needs:
     lost_training_seconds: float
     """Most that a kill loses of a training run: the time between two resume points."""
     lost_cell_seconds: float
-    """Most that a kill loses of a cell: all of it, or a range of running text."""
+    """Most that a kill loses of a cell: one part (`Benchmark.num_parts`), or the first minute."""
     text_passes: float | None
     """Number of times that the longest training run reads the text; None if its size is unknown."""
 
@@ -166,8 +166,12 @@ def _cell_bytes(step: Step, price: Price) -> int:
 
 
 def _lost_seconds(step: Step, seconds: float) -> float:
-    scores_text = BENCHMARKS.load(step.axes["benchmark"]).scores_text
-    return min(seconds, LONG_SECONDS) if scores_text else seconds
+    if seconds <= LONG_SECONDS:
+        return seconds
+    spec = spec_of(step)
+    assert isinstance(spec, CellSpec)
+    half = spec.evaluation.precision != "fp32"
+    return max(LONG_SECONDS, seconds / spec.benchmark.num_parts(spec.task, half=half))
 
 
 def _with_expected(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from lce_core.data.held_out import HeldOutText
+    from lce_core.evaluation.long_cell import LongCell
     from lce_core.evaluation.window_ranges import WindowRanges
     from lce_core.extension.extended_model import ExtendedModel
 
@@ -150,6 +151,8 @@ class CellRequest:
     ranges: WindowRanges | None = None
     """Splits the windows of a long cell into ranges for several workers; None: all are scored
     here."""
+    cell: LongCell | None = None
+    """Keeps the answers of a long cell; None: an interrupted evaluation begins again."""
     prompt_folder: Path | None = None
     """Folder in which processes and later runs share built prompts; None caches them in memory."""
     report: Progress = no_progress
@@ -310,6 +313,10 @@ class Benchmark(Plugin):
         The default is the number of prompts, an upper bound if several are about one document.
         """
         return self.answers(task).number
+
+    def num_parts(self, task: str, *, half: bool) -> int:
+        """Return how many parts a long cell stores at least one by one; `half` if not in fp32."""
+        return 1
 
     def data_samples(self, cell: CellData) -> int | None:
         """Return how many independent samples a task's data set has, for `lce plan --power`.

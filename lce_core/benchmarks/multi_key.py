@@ -126,6 +126,9 @@ class MultiKey(OverText, PromptBenchmark):
     def num_prompts(self, task: str) -> int:
         return self.contexts() * self.num_keys
 
+    def num_parts(self, task: str, *, half: bool) -> int:
+        return self.contexts()
+
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self.contexts()
 

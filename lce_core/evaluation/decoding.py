@@ -18,8 +18,9 @@ which is cut back to the common prefix. Only prompts with equal frequencies shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.errors import SpecError
 from lce_core.evaluation import passes
 from lce_core.evaluation.greedy import Stop, greedy, stop_rule
+from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.packed_texts import PackedTexts
 from lce_core.evaluation.passes import CHUNK, batches, same_frequencies, whole_pieces
 from lce_core.evaluation.shared_prefixes import TokenIds, bundles, pays, reusable, sharing_order
@@ -50,6 +52,17 @@ class _Settings:
     batch_tokens: int
     chunk: int
     share_prefixes: bool
+    cell: LongCell | None
+
+    def kept(
+        self, texts: Sequence[TokenIds], batch: Sequence[int], decode: Callable[[], list[TokenIds]]
+    ) -> list[TokenIds]:
+        """Return the answers of a batch that an interrupted run of the cell kept, or decode."""
+        if self.cell is None:
+            return decode()
+        inputs = [np.array([*batch, self.max_new_tokens]), *(texts[index] for index in batch)]
+        part = self.cell.part(inputs, lambda: ragged("answers", decode()))
+        return rows_of(part, "answers")
 
 
 def generate(
@@ -61,6 +74,7 @@ def generate(
     batch_tokens: int,
     chunk: int = CHUNK,
     share_prefixes: bool = True,
+    cell: LongCell | None = None,
     report: Progress = no_progress,
 ) -> list[TokenIds]:
     """Generate the most likely continuation of each prompt, token by token.
@@ -73,6 +87,7 @@ def generate(
         longer prompt is a batch of its own), and of the tokens that further prompts and their
         answers add to a shared cache. Ignored in half precision.
       chunk: maximum tokens of a prompt per forward pass. Ignored in half precision.
+      cell: keeps the answers of a long cell, except of prompts that share a cache in fp32.
       report: called with (prompts done, total prompts) for each finished prompt.
 
     Returns:
@@ -92,7 +107,7 @@ def generate(
     stop_rules = [stop_rule(model, rule) for rule in rules]
     if model.coarse:
         batch_tokens = chunk = passes.PIECE
-    settings = _Settings(max_new_tokens, stop_rules, batch_tokens, chunk, share_prefixes)
+    settings = _Settings(max_new_tokens, stop_rules, batch_tokens, chunk, share_prefixes, cell)
     answers: dict[int, TokenIds] = {}
     for group in same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
@@ -114,26 +129,27 @@ def _one_by_one(
     room = max(len(texts[index]) for index in group) + settings.max_new_tokens
     cache: DynamicCache = model.new_cache(room)
     held = np.empty(0, dtype=np.int64)
-    for index in (group[place] for place in order):
+
+    def decode(index: int) -> list[TokenIds]:
+        nonlocal cache, held
         kept = whole_pieces(reusable(held, texts[index])) if share else 0
         if kept:
             model.cut_back(cache, kept)
         else:
             cache = model.new_cache(room)
-        rest = torch.from_numpy(texts[index][None, kept:])
-        states = _prefill(model, rest, settings, cache)
-        (answer,) = _answers(model, [index], states, settings, cache)
+        states = _prefill(model, torch.from_numpy(texts[index][None, kept:]), settings, cache)
         held = texts[index]
+        return _answers(model, [index], states, settings, cache)
+
+    for index in (group[place] for place in order):
+        (answer,) = settings.kept(texts, [index], partial(decode, index))
         yield index, answer
 
 
 def _in_batches(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> Iterator[tuple[int, TokenIds]]:
-    lengths = [len(texts[index]) for index in group]
-    mixed = model.mixes_lengths
-    for places in batches(lengths, settings.batch_tokens, mixed=mixed):
-        batch = [group[place] for place in places]
+    def decode(batch: Sequence[int]) -> list[TokenIds]:
         states: list[torch.Tensor] = []
         caches: list[PreallocatedCache] = []
         for length, same in groupby(batch, key=lambda index: len(texts[index])):
@@ -141,8 +157,12 @@ def _in_batches(
             caches.append(model.new_cache(length + settings.max_new_tokens))
             states.append(_prefill(model, prompts, settings, caches[-1]))
         cache: DynamicCache = caches[0] if len(caches) == 1 else RaggedCache(caches)
-        answers = _answers(model, batch, torch.cat(states), settings, cache)
-        yield from zip(batch, answers, strict=True)
+        return _answers(model, batch, torch.cat(states), settings, cache)
+
+    lengths = [len(texts[index]) for index in group]
+    for places in batches(lengths, settings.batch_tokens, mixed=model.mixes_lengths):
+        batch = [group[place] for place in places]
+        yield from zip(batch, settings.kept(texts, batch, partial(decode, batch)), strict=True)
 
 
 def _sharing(

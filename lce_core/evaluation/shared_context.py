@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,8 +25,10 @@ from lce_core.errors import SpecError
 from lce_core.evaluation.continuations import score_continuation
 from lce_core.evaluation.cross_entropy import token_scores
 from lce_core.evaluation.greedy import Stop, greedy, stop_rule
+from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.passes import CHUNK, PIECE
 from lce_core.evaluation.shared_prefixes import TokenIds
+from lce_core.store.parts import Arrays
 
 if TYPE_CHECKING:
     from transformers import DynamicCache
@@ -52,8 +55,16 @@ class Answered:
     log_likelihoods: tuple[tuple[float, ...], ...]
     """Log-probability in nats of each of a question's `choices`."""
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        choices = [np.array(values, dtype=np.float64) for values in self.log_likelihoods]
+        return {"nll": self.nll, **ragged("answers", self.answers), **ragged("choices", choices)}
 
-@torch.no_grad()
+    @classmethod
+    def of(cls, arrays: Arrays) -> Answered:
+        choices = (tuple(values.tolist()) for values in rows_of(arrays, "choices"))
+        return cls(arrays["nll"], tuple(rows_of(arrays, "answers")), tuple(choices))
+
+
 def ask(
     model: ExtendedModel,
     context: TokenIds,
@@ -63,14 +74,38 @@ def ask(
     num_tokens: int,
     share: bool = True,
     conversation: bool = False,
+    cell: LongCell | None = None,
 ) -> Answered:
     """Answer each question after the context, which is processed only once.
 
     The context, any question, and its answer or any of its choices must fit into `num_tokens`; in a
     `conversation`, which asks each question after all earlier ones and the model's own answers, all
-    of them. `share=False` processes everything before a question again: the results are equal.
+    of them. `share=False` processes everything before a question again: the results are equal. A
+    long `cell` keeps them.
     """
     _check(context, questions, max_new_tokens, num_tokens, conversation=conversation)
+    limits = max_new_tokens, num_tokens
+    compute = partial(
+        _answered, model, context, questions, *limits, share=share, conversation=conversation
+    )
+    if cell is None:
+        return compute()
+    texts = [text for question in questions for text in (question.ids, *question.choices)]
+    part = cell.part([np.array(limits), context, *texts], lambda: compute().arrays())
+    return Answered.of(part)
+
+
+@torch.no_grad()
+def _answered(
+    model: ExtendedModel,
+    context: TokenIds,
+    questions: Sequence[Question],
+    max_new_tokens: int,
+    num_tokens: int,
+    *,
+    share: bool,
+    conversation: bool,
+) -> Answered:
     model.begin_request(num_tokens)
     answers: list[TokenIds] = []
     log_likelihoods: list[tuple[float, ...]] = []

@@ -7,12 +7,11 @@ range and to commit the scores. An interrupted cell continues with the ranges al
 
 A range is a whole number of batches, and the ranges depend only on the windows and the batch size.
 Results are therefore bitwise equal, no matter which process scores which range. Only ranges from
-equal machines are merged (`_arithmetic`), because other machines may round differently.
+equal machines are merged (`lce_core.evaluation.long_cell`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lce_core.evaluation.long_cell import LongCell, arithmetic, measured, part_name
 from lce_core.evaluation.loss_cache import TokenScores
-from lce_core.evaluation.passes import counted, texts_together
+from lce_core.evaluation.passes import texts_together
 from lce_core.evaluation.windows import Stream, Windows
 from lce_core.progress import Progress, no_progress
 from lce_core.store.parts import Arrays, Parts
-from lce_core.store.records import cpu_name
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -52,18 +51,10 @@ class _Range:
 class WindowRanges:
     """Scorer of one cell's windows, which other processes help with after `seconds`."""
 
-    def __init__(
-        self, parts: Parts, model: ExtendedModel, *, batch_tokens: int, seconds: float
-    ) -> None:
-        self._parts, self._model, self._batch_tokens = parts, model, batch_tokens
-        self._long_at = time.monotonic() + seconds
-        self._is_open = parts.folder.is_dir()
-        self._kept: dict[str, Arrays] = {}
-        """Scores by range name, in memory until the cell counts as long."""
+    def __init__(self, cell: LongCell, *, batch_tokens: int) -> None:
+        self._cell, self._parts, self._model = cell, cell.parts, cell.model
+        self._batch_tokens = batch_tokens
         self._settled: set[str] = set()
-        self._own: set[str] = set()
-        self.tokens_by_others = 0
-        self.seconds_by_others = 0.0
 
     def scores(
         self,
@@ -79,7 +70,7 @@ class WindowRanges:
         """
         ranges, found, done = self._split(windows, total), list[TokenScores](), 0
         for place, one in enumerate(ranges):
-            if one.name not in self._settled and self._is_long():
+            if one.name not in self._settled and self._cell.is_long():
                 later = [other for some in rest() for other in self._split(some, total)]
                 self._settle([*ranges[place:], *later], _from(done, report))
             found.append(self._scores_of(one, _from(done, report)))
@@ -94,15 +85,6 @@ class WindowRanges:
         size = rows * math.ceil(len(windows) / (number * rows))
         parts = [windows.rows(first, size) for first in range(0, len(windows), size)]
         return [_Range(part, rows, _name(part, rows, self._model)) for part in parts]
-
-    def _is_long(self) -> bool:
-        if not self._is_open and time.monotonic() >= self._long_at:
-            self._parts.open()
-            for name, arrays in self._kept.items():
-                self._parts.write(name, arrays)
-            self._own.update(self._kept)
-            self._kept, self._is_open = {}, True
-        return self._is_open
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
         self._request(ranges)
@@ -128,7 +110,7 @@ class WindowRanges:
         if not self._parts.has(text):
             self._parts.write(text, {"tokens": windows.stream.tokens})
         request = _Request(
-            arithmetic=_arithmetic(self._model),
+            arithmetic=arithmetic(self._model),
             text=text,
             length=windows.length,
             before=windows.before,
@@ -140,21 +122,15 @@ class WindowRanges:
     def _commit(self, one: _Range, report: Progress) -> None:
         # Another process may have committed the range between the check and the lease.
         if not self._parts.has(one.name):
-            self._parts.write(one.name, _scored(self._model, one.windows, one.rows, report))
-            self._own.add(one.name)
+            self._cell.keep(one.name, _scored(self._model, one.windows, one.rows, report))
 
     def _scores_of(self, one: _Range, report: Progress) -> TokenScores:
-        arrays: Arrays | None = None
-        if one.name in self._settled:
-            arrays = self._parts.read(one.name)
+        arrays = self._cell.read(one.name) if one.name in self._settled else None
         # Reached by a short cell, or if the committed file is damaged.
         if arrays is None:
             arrays = _scored(self._model, one.windows, one.rows, report)
-            if not self._is_open:
-                self._kept[one.name] = arrays
-        elif one.name not in self._own:
-            self.tokens_by_others += int(arrays["passed"][0])
-            self.seconds_by_others += float(arrays["seconds"][0])
+            if not self._cell.is_open:
+                self._cell.keep(one.name, arrays)
         return TokenScores(arrays["nll"], arrays["hits"])
 
 
@@ -172,7 +148,7 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
     except TypeError:  # not what `ask` writes
         return 0
     text = parts.read(request.text)
-    if text is None or request.arithmetic != _arithmetic(model):
+    if text is None or request.arithmetic != arithmetic(model):
         return 0
     stream, number, start = Stream(text["tokens"]), 0, time.monotonic()
     for name, starts in request.parts.items():
@@ -212,8 +188,7 @@ class _Request:
 def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress) -> Arrays:
     from lce_core.evaluation import likelihood
 
-    start = time.monotonic()
-    with counted(model) as passed:
+    def compute() -> Arrays:
         found = likelihood.window_scores(
             model,
             windows.ids(),
@@ -221,29 +196,14 @@ def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress)
             batch_tokens=rows * windows.length,
             report=report,
         )
-    return {
-        "nll": found.nll,
-        "hits": found.hits,
-        "passed": np.array([passed.tokens]),
-        "seconds": np.array([time.monotonic() - start]),
-    }
+        return {"nll": found.nll, "hits": found.hits}
+
+    return measured(model, compute)
 
 
 def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
-    what = f"{_arithmetic(model)}; {windows.stream.digest} {windows.before} {windows.length} {rows}"
-    return hashlib.sha256(what.encode() + windows.starts.tobytes()).hexdigest()[:16]
-
-
-def _arithmetic(model: ExtendedModel) -> str:
-    """Describe device, torch version, dtype and kernel, on which the last bits of a loss depend."""
-    import torch
-
-    device = model.model.device
-    if device.type == "cuda":
-        where = torch.cuda.get_device_name(device)
-    else:
-        where = f"{cpu_name()}, {torch.get_num_threads()} threads"
-    return f"{where}, torch {torch.__version__}, {model.model.dtype}, {model.kernel}"
+    what = f"{windows.stream.digest} {windows.before} {windows.length} {rows}"
+    return part_name(model, what, windows.starts)
 
 
 def _number(ranges: Iterable[_Range]) -> int:

@@ -20,7 +20,7 @@ from lce_core.devices import (
     resolve_device,
 )
 from lce_core.errors import SpecError
-from lce_core.evaluation import window_ranges
+from lce_core.evaluation import long_cell
 from lce_core.execution import Execution
 from lce_core.store import records
 from lce_core.training import recomputation, run
@@ -60,7 +60,7 @@ def test_losses_of_ranges_are_merged_only_on_one_kind_of_gpu(calls):
     model: Any = SimpleNamespace(
         model=SimpleNamespace(device=CUDA, dtype=torch.bfloat16), kernel="sdpa"
     )
-    assert window_ranges._arithmetic(model) == (
+    assert long_cell.arithmetic(model) == (
         f"{NAME}, torch {torch.__version__}, torch.bfloat16, sdpa"
     )
 

@@ -124,6 +124,9 @@ class PromptBenchmark(Benchmark):
         """Return the number of samples of a cell; by default the setting `num_samples`."""
         return int(self.setting("num_samples") or 0)
 
+    def num_parts(self, task: str, *, half: bool) -> int:
+        return self.num_prompts(task) if half else 1
+
     def prompts_per_sample(self, task: str) -> int:
         key_task = self.key_task(task)
         return key_task.num_queries if key_task else 1
@@ -339,6 +342,7 @@ class PromptBenchmark(Benchmark):
                 num_tokens=request.eval_length,
                 share=request.savings,
                 conversation=self.conversation,
+                cell=request.cell,
             )
             scored = self.scored(task, asked, list(map(text_of, found.answers)), first=done)
             samples = [

@@ -164,6 +164,7 @@ def key_answers(request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
         [prompt.ids for prompt in prompts],
         max_new_tokens=1,
         batch_tokens=request.batch_tokens,
+        cell=request.cell,
         report=request.report,
     )
     return [token_name(request, int(answer[0])) for answer in answers]

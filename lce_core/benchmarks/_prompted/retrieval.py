@@ -164,6 +164,7 @@ def text_answers(
         stop=[stop(rule) for rule in rules] if request.savings else None,
         batch_tokens=request.batch_tokens,
         share_prefixes=request.savings,
+        cell=request.cell,
         report=request.report,
     )
     return [answer_text(request, answer) for answer in answers]

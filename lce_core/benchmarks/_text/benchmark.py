@@ -21,6 +21,7 @@ from lce_core.benchmarks._text.documents import (
 )
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.evaluation.window_ranges import NUM_RANGES
 from lce_core.evaluation.windows import Windows
 from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
@@ -75,6 +76,9 @@ class TextBenchmark(OverText):
     store_nll: bool | None = None
     """Store every token's NLL (float16) in the cell's folder; None stores it if it takes at most
     64 MB."""
+
+    def num_parts(self, task: str, *, half: bool) -> int:
+        return NUM_RANGES
 
     @model_validator(mode="after")
     def _some_text(self) -> TextBenchmark:

@@ -202,8 +202,9 @@ def test_what_a_study_needs_follows_from_its_steps_and_the_execution_file(
     assert 0 < needs["disk_bytes"] - needs["checkpoint_bytes"] - needs["resume_bytes"] < 1e9
     assert needs["downloads"] == {"llama2_7b": pytest.approx(2 * weights, rel=0.01)}
     assert needs["lost_training_seconds"] == pytest.approx(3600 * training / 8)
-    generated = max(cell["hours"] for cell in told["cells"] if cell["benchmark"] != "perplexity")
-    assert needs["lost_cell_seconds"] == pytest.approx(3600 * generated)
+    longest = max(cell["hours"] for cell in told["cells"])
+    assert longest > 1 / 60
+    assert 60 <= needs["lost_cell_seconds"] < 3600 * longest / 2  # a prompt or range of bf16
     assert needs["text_passes"] > 1e5  # a file of 16 bytes, for a million tokens
     show(inspection, every_cell=False, device="h100")
     lines = capsys.readouterr().out.splitlines()

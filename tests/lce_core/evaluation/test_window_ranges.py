@@ -11,7 +11,8 @@ import torch
 
 from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.contracts.toy_text import streams
-from lce_core.evaluation import likelihood, window_ranges
+from lce_core.evaluation import likelihood, long_cell, window_ranges
+from lce_core.evaluation.long_cell import LongCell
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.passes import counted
 from lce_core.evaluation.window_ranges import WindowRanges, assist
@@ -44,10 +45,11 @@ def a_cell(
 
 def in_ranges(
     cell: CellRequest, parts: Parts, seconds: float = 0.0
-) -> tuple[CellRequest, WindowRanges]:
+) -> tuple[CellRequest, LongCell]:
     """The cell, a long one after so many seconds."""
-    ranges = WindowRanges(parts, cell.model, batch_tokens=cell.batch_tokens, seconds=seconds)
-    return replace(cell, ranges=ranges, losses=LossCache()), ranges
+    long = LongCell(parts, cell.model, seconds=seconds)
+    ranges = WindowRanges(long, batch_tokens=cell.batch_tokens)
+    return replace(cell, ranges=ranges, cell=long, losses=LossCache()), long
 
 
 def evaluated(cell: CellRequest, name: str = "perplexity", **parameters: Any) -> CellResult:
@@ -90,13 +92,13 @@ def test_the_losses_in_ranges_are_those_in_one_go(method, precision, parts):
     cell.model.model.to(precision)  # type: ignore[arg-type]
     with passes_of(cell.model) as in_one_go:
         whole = evaluated(cell)
-    ranged, ranges = in_ranges(cell, parts)
+    ranged, long = in_ranges(cell, parts)
     with passes_of(cell.model) as in_parts:
         assert the_same(evaluated(ranged), whole)
     # What passes together is the same: not all methods and kernels show it in their losses.
     assert len(in_parts) == len(in_one_go)
     assert all(map(torch.equal, in_parts, in_one_go))
-    assert ranges.tokens_by_others == 0
+    assert long.tokens_by_others == 0
     assert len(files(parts)) == (7 if precision == torch.bfloat16 else 6)
 
 
@@ -150,12 +152,44 @@ def test_a_cell_that_died_goes_on_with_the_ranges_that_are_there(parts, monkeypa
         evaluated(ranged)
     monkeypatch.setattr(likelihood, "window_scores", real)
     assert len(files(parts)) == 3
-    ranged, ranges = in_ranges(cell, parts)
+    ranged, long = in_ranges(cell, parts)
     with counted(cell.model) as after:
         assert the_same(evaluated(ranged), whole)
     assert before.tokens + after.tokens == whole_passed.tokens
-    assert ranges.tokens_by_others == before.tokens
-    assert ranges.seconds_by_others > 0
+    assert long.tokens_by_others == before.tokens
+    assert long.seconds_by_others > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "dtype", "method", "kept"),
+    [
+        ("multi_key", {"profile": "tiny", "num_contexts": 5}, torch.float32, "self_extend", 2),
+        ("passkey", {"profile": "tiny", "num_samples": 9}, torch.bfloat16, "yarn", 4),
+        ("passkey", {"profile": "tiny", "num_samples": 9}, torch.float32, "yarn", 2),
+        ("multi_turn", {"profile": "tiny"}, torch.bfloat16, "yarn", 2),
+    ],
+)
+def test_a_cell_of_prompts_that_died_goes_on_with_the_answers_that_are_there(
+    name, parameters, dtype, method, kept, parts
+):
+    cell = a_cell(name, method, **parameters)
+    cell.model.model.to(dtype)
+    with counted(cell.model) as whole_passed:
+        whole = evaluated(cell, name, **parameters)
+    long, _ = in_ranges(cell, parts)
+
+    def dying(done: int, total: int) -> None:
+        if len(files(parts)) == kept:
+            raise OSError("the power went")
+
+    with counted(cell.model) as before, pytest.raises(OSError, match="the power went"):
+        evaluated(replace(long, report=dying), name, **parameters)
+    assert 0 < before.tokens < whole_passed.tokens
+    resumed, read = in_ranges(cell, parts)
+    with counted(cell.model) as after:
+        assert the_same(evaluated(resumed, name, **parameters), whole)
+    assert before.tokens + after.tokens == whole_passed.tokens
+    assert read.tokens_by_others == before.tokens
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "unfinished"])
@@ -182,7 +216,7 @@ def test_a_range_that_is_not_whole_is_scored_again(damage, parts):
 def test_what_was_scored_before_a_cell_turned_out_long_is_committed_too(parts, monkeypatch):
     cell = a_cell()
     whole = evaluated(cell)
-    ranged, ranges = in_ranges(cell, parts, seconds=600)
+    ranged, long = in_ranges(cell, parts, seconds=600)
     real, calls = likelihood.window_scores, 0
 
     def counting(*given: Any, **options: Any) -> Any:
@@ -190,7 +224,7 @@ def test_what_was_scored_before_a_cell_turned_out_long_is_committed_too(parts, m
         calls += 1
         if calls == 3:
             assert not parts.folder.exists()
-            ranges._long_at = 0.0
+            long._long_at = 0.0
         return real(*given, **options)
 
     monkeypatch.setattr(likelihood, "window_scores", counting)
@@ -217,7 +251,7 @@ def test_ranges_are_shared_with_whoever_assists(parts, monkeypatch):
             assist(parts, model)
 
     monkeypatch.setattr(window_ranges, "_scored", scored)
-    ranged, ranges = in_ranges(cell, parts)
+    ranged, long = in_ranges(cell, parts)
     assistant = threading.Thread(target=help_out)
     assistant.start()
     try:
@@ -229,8 +263,8 @@ def test_ranges_are_shared_with_whoever_assists(parts, monkeypatch):
     with counted(cell.model) as whole:
         assert the_same(shared, evaluated(replace(cell, losses=LossCache())))
     assert len(set(names)) == len(names) == 6  # none twice
-    assert ranges.tokens_by_others > 0
-    assert passed.tokens + ranges.tokens_by_others == whole.tokens
+    assert long.tokens_by_others > 0
+    assert passed.tokens + long.tokens_by_others == whole.tokens
 
 
 def test_nobody_is_waited_for_who_died(parts):
@@ -254,11 +288,12 @@ def test_another_sort_of_machine_neither_assists_nor_takes_over(parts, monkeypat
     before = files(parts)
     (parts.folder / min(before)).unlink()
     assert len(parts.free()) == 1
-    monkeypatch.setattr(window_ranges, "_arithmetic", lambda model: "H100, torch 3")
+    for module in (long_cell, window_ranges):
+        monkeypatch.setattr(module, "arithmetic", lambda model: "H100, torch 3")
     assert assist(parts, cell.model) == 0
-    ranged, ranges = in_ranges(cell, parts)
+    ranged, long = in_ranges(cell, parts)
     assert the_same(evaluated(ranged), whole)  # here it is the same machine after all
-    assert ranges.tokens_by_others == 0
+    assert long.tokens_by_others == 0
     assert files(parts).isdisjoint({min(before)})
     assert len(files(parts)) == 11
 
