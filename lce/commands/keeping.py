@@ -21,7 +21,8 @@ def lock(
         bool, typer.Option("--check", help="Only compare; exit with 1 if an id changed.")
     ] = False,
     file: Annotated[
-        Path | None, typer.Option(help="Lock file. Default: NAME.lock beside NAME.yaml.")
+        Path | None,
+        typer.Option(help="Default: study.lock beside the file; NAME.lock of a shipped study."),
     ] = None,
 ) -> None:
     """Write a study's lock file (ids and inputs of all steps), or compare the study with it."""

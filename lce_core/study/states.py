@@ -1,7 +1,7 @@
 """States of a study's cells and steps, shared by plans, catalog, `lce status` and dashboard.
 
-A failed step that the next run retries is "missing" (see `StepState.change`). The dashboard's
-`sql/matrix.sql` implements `group_state` in SQL.
+A failed step that the next run retries is "missing" (see `StepState.change`).
+dashboards/app/dashboard.sql implements `group_state` in SQL.
 """
 
 from __future__ import annotations
