@@ -255,7 +255,7 @@ class Summary:
         if skewed:
             yield (
                 f"{len(skewed) // 2:,} of {len(self.pairs) // 2:,} comparisons have skewed"
-                f" differences over fewer than {_MANY_DOCUMENTS} documents: up to 24 % of such"
+                f" differences over fewer than {_MANY_DOCUMENTS} documents: up to 18 % of such"
                 " tests find false differences instead of 5 %."
             )
         for row in self.amendments:

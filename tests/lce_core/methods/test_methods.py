@@ -195,6 +195,13 @@ STEPS = {
 
 @given(geometries, scales, st.sampled_from(sorted(STEPS)))
 def test_mr_rope_multiplies_the_radix_along_the_ramp_in_40_digits(geometry, scale, form):
+    with mp.workdps(40):
+        expected = radix_along_the_ramp(geometry, scale, form)
+    table = make("mr_rope", scale=scale, form=form).rope_table(geometry, unextended(geometry))
+    np.testing.assert_allclose(table.inv_freq, np.array(expected, dtype=float), rtol=1e-12)
+
+
+def radix_along_the_ramp(geometry: RopeGeometry, scale: float, form: str) -> list[mpf]:
     context, pairs = geometry.trained_context, geometry.num_pairs
     plain = [mpf(geometry.theta) ** (-mpf(2 * k) / geometry.rotary_dim) for k in range(pairs)]
     turns = [context * frequency / (2 * mp.pi) for frequency in plain]
@@ -205,12 +212,10 @@ def test_mr_rope_multiplies_the_radix_along_the_ramp_in_40_digits(geometry, scal
         last = int(mp.ceil(geometry.rotary_dim * mp.log(ratio) / (2 * mp.log(geometry.theta))))
     count = min(last, geometry.rotary_dim - 1) - first
     steps = [STEPS[form](step, count) for step in range(1, count + 1)]
-    expected = [
+    return [
         frequency * mpf(scale) ** (-mpf(sum(steps[: max(k - first, 0)])) / sum(steps))
         for k, frequency in enumerate(plain)
     ]
-    table = make("mr_rope", scale=scale, form=form).rope_table(geometry, unextended(geometry))
-    np.testing.assert_allclose(table.inv_freq, np.array(expected, dtype=float), rtol=1e-12)
 
 
 @given(geometries, st.integers(1, 32), st.integers(1, 64), st.data())
