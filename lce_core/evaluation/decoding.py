@@ -52,7 +52,7 @@ class _Settings:
     batch_tokens: int
     chunk: int
     share_prefixes: bool
-    cell: LongCell | None
+    cell: LongCell | None = None
 
     def kept(
         self, texts: Sequence[TokenIds], batch: Sequence[int], decode: Callable[[], list[TokenIds]]
