@@ -206,6 +206,15 @@ def unequal_documents(rng: np.random.Generator) -> list[Cell]:
     return frozen_study(scores, clusters)
 
 
+def few_prompts_in_tasks(rng: np.random.Generator) -> list[Cell]:
+    """Draw seven frozen methods on four tasks of three prompts, whose spreads differ 50-fold."""
+    return [
+        replace(cell(method, 0, spread * rng.normal(size=3)), task=f"task {task}")
+        for method in range(7)
+        for task, spread in enumerate((0.1, 1.0, 1.0, 5.0))
+    ]
+
+
 def null_studies() -> Iterator[tuple[str, Draw]]:
     for methods, seeds in ((7, 3), (7, 5), (27, 3)):
         for ratio in (0.0, 1.0, 3.0):
@@ -226,6 +235,7 @@ def null_studies() -> Iterator[tuple[str, Draw]]:
     for number in (6, 12, 40):
         yield f"7 frozen methods, {number} documents", partial(normal_documents, number=number)
     yield "7 frozen methods, 12 documents of 1 to 20 windows", unequal_documents
+    yield "7 frozen methods, 4 tasks of 3 prompts", few_prompts_in_tasks
     yield "7 frozen methods, heavy-tailed (t, 3 df), 12 documents", heavy_tailed
     yield "7 frozen methods, right or wrong, 28 prompts", right_or_wrong
     for number in (16, 120):
