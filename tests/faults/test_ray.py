@@ -100,7 +100,8 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
     before = {record.fingerprint for _, record in Store(home).records()}
     output = ended(run)
     assert 0 < len(before) < TINY_STEPS
-    assert computed(output) == TINY_STEPS
+    # The node may die after it published its step and before it said so; it computes one at a time.
+    assert TINY_STEPS - 1 <= computed(output) <= TINY_STEPS
     assert results(home) == results(finished)
     require_no_dump(output, "raylet")
     assert not list((home / "artifacts").glob("*/.attempt*"))
