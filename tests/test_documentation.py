@@ -250,11 +250,15 @@ NEW = {
     "model": "deep_llama",
     "corpus": "markdown_folder",
 }
-"""The plug-ins with marked lines that docs/plugins.md shows whole."""
+"""The plug-ins with marked lines that the documents show whole."""
 
 
-def example_of(name: str) -> str:
-    """The whole plug-in of docs/plugins.md whose class has this name."""
+def example_of(kind: str) -> str:
+    """The whole plug-in, in a file of its own or in docs/plugins.md."""
+    file = ROOT / "docs" / "examples" / "plugins" / KINDS[kind] / f"{NEW[kind]}.py"
+    if file.exists():
+        return file.read_text(encoding="utf-8")
+    name = "".join(part.capitalize() for part in NEW[kind].split("_"))
     (found,) = (one for one in examples("docs/plugins.md", "python") if f"\nclass {name}(" in one)
     return found
 
@@ -277,7 +281,7 @@ def new_file(kind: str, folder: Path) -> Path:
 def filled_in(kind: str, folder: Path) -> Path:
     """A new file whose marked lines are those of the example in the documents."""
     file = new_file(kind, folder)
-    example = example_of("".join(part.capitalize() for part in NEW[kind].split("_")))
+    example = example_of(kind)
     lines = file.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(example.splitlines()):
         if MARK in lines[number]:
@@ -318,12 +322,13 @@ def test_the_example_corpus_is_a_whole_plug_in(folder, tmp_path):
     checked(folder)
 
 
-def test_the_example_of_attention_is_what_new_writes_and_passes_the_check(folder):
+def test_the_example_of_attention_is_in_what_new_writes_which_passes_the_check(folder):
     arguments = ["new", "method", "capped", "--attention", "--folder", str(folder)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     file = folder / "methods" / "capped.py"
-    assert file.read_text(encoding="utf-8") == example_of("Capped")
+    (example,) = (one for one in examples("docs/plugins.md", "py") if "CappedScheme" in one)
+    assert f"\n{example}\n\nMETHOD = Capped\n" in file.read_text(encoding="utf-8")
     assert "ok   attention: " in checked(file)
 
 
