@@ -1,4 +1,4 @@
-"""The files of docs/clusters.md: as far as they can be read without a cluster."""
+"""The files of docs/examples/clusters: as far as they can be read without a cluster."""
 
 import inspect
 import os
@@ -16,21 +16,16 @@ from lce.cli import app
 from lce_core.execution import Execution
 from tests.support.repository import ROOT
 
-DOCUMENT = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+FOLDER = ROOT / "docs" / "examples" / "clusters"
 
 
-def examples(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
-
-
-def script(name: str = "lce") -> str:
-    """Return the Slurm script of a job."""
-    (found,) = [one for one in examples("bash") if f"#SBATCH --job-name={name}\n" in one]
-    return found
+def script(name: str = "slurm.sh") -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def documents() -> dict[str, Any]:
-    loaded = [one for text in examples("yaml") for one in yaml.safe_load_all(text)]
+    files = [file.read_text(encoding="utf-8") for file in FOLDER.glob("*.yaml")]
+    loaded = [one for text in files for one in yaml.safe_load_all(text)]
     return {one.get("kind", "deployments"): one for one in loaded}
 
 
@@ -97,7 +92,7 @@ def test_the_script_of_two_nodes_starts_a_worker_and_what_joins_it(tmp_path, mon
         srun() { shift; for node in 0 1; do SLURM_NODEID=$node "$@"; done; }
     """
     ran = (
-        script("lce-nodes")
+        script("slurm_nodes.sh")
         .replace("exec lce", "lce")
         .replace('"$SLURM_NODEID"\n', '"$SLURM_NODEID"; exit\n')
     )
