@@ -203,7 +203,17 @@ def chrome(chromium: str) -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"]
-        yield playwright.chromium.launch(executable_path=chromium, args=flags)
+        browser: Any = playwright.chromium.launch(executable_path=chromium, args=flags)
+        new_context = browser.new_context
+
+        def patient_context(**options: Any) -> Any:
+            context = new_context(**options)
+            context.set_default_timeout(600_000)  # milliseconds; for a machine ten times slower
+            return context
+
+        browser.new_context = patient_context
+        browser.new_page = lambda **options: patient_context(**options).new_page()
+        yield browser
 
 
 @pytest.fixture(scope="session")

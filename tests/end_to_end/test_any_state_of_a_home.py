@@ -109,6 +109,7 @@ def mended(home: Path, run: list[str], what: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)  # a score of commands and a run
 @pytest.mark.drawn
 @draws([1])
 def test_no_state_of_a_home_stops_any_command_or_its_mending(

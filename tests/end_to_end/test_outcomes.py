@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 
 import pytest
 
@@ -90,10 +89,9 @@ def test_a_diverging_run_fails_its_cells_and_nothing_else(home, text, server, tm
     done, blocked = run_query(home / "catalog.duckdb", query)[1]
     assert (done[:2], blocked[:2]) == (("done", 8), ("missing", 4))
     assert re.match(r"finetune \w+ failed: non_finite: .*step", blocked[2])
-    began = time.monotonic()
     # Permanent failures are not tried again, but named.
     again = lce(home, "worker", study, *text, status=1)
     assert "finetune toy_llama-yarn-tuned-s0: non_finite" in again
     assert "--retry-failed" in again
-    assert time.monotonic() - began < 120
+    assert "started" not in again
     assert "4 failed" in lce(home, "status", study, *text)

@@ -60,10 +60,11 @@ def test_sigterm_gives_leases_back_and_loses_nothing(finished, text, tmp_path):
     def stopped_in_training() -> bool:
         """Stop the worker; let it go on if it is not training."""
         for process in playing(marker, "worker"):
-            process.suspend()
-            if list(home.glob("progress/*/point-*/point.json")):
-                return True
-            process.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+                if list(home.glob("progress/*/point-*/point.json")):
+                    return True
+                process.resume()
         return False
 
     wait_until(stopped_in_training)

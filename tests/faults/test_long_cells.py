@@ -13,12 +13,13 @@ from typing import Any
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from lce_core.store.artifacts import Store
 from lce_core.store.parts import from_bytes, to_bytes
 from lce_core.store.records import Record
 from tests.end_to_end.test_workers_of_a_cluster import on_host
-from tests.support.processes import marked, new_marker, survivors
+from tests.support.processes import holders, marked, new_marker, survivors
 from tests.support.studies import (
     HANG_SECONDS,
     TINY,
@@ -94,10 +95,11 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path):
 
     how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
     here = start(home, *arguments, env=environment)
-    wait_until(lambda: list(home.glob("leases/*.*.json")))
+    wait_until(lambda: {*holders(home)} & {process.pid for process in survivors(marker)})
     # The first host waits until the second has scored a range, however slow the machine is.
     stopped = survivors(marker)
-    send(stopped, signal.SIGSTOP)
+    with FileLock(home / "leases" / ".lock"):  # which none of them holds then
+        send(stopped, signal.SIGSTOP)
     scored = len(list(ranges_of(home)))
     beside = on_host("another", home, *arguments[1:])
     wait_until(lambda: len(list(ranges_of(home))) > scored)

@@ -113,6 +113,7 @@ def compare(home: Path, finished: Path) -> None:
     assert not list((home / "artifacts").glob("*/.attempt*"))
 
 
+@pytest.mark.timeout(7200)  # several whole runs
 @pytest.mark.drawn
 @draws([1])
 def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(

@@ -4,17 +4,22 @@ Strategy: a cluster of two nodes, each with a declared GPU, that tests destroy i
 """
 
 import contextlib
-import json
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
 from lce_core.store.artifacts import Store
 from tests.support.hostile_variables import HOSTILE
-from tests.support.processes import marked, new_marker, playing, require_no_dump, survivors
+from tests.support.processes import (
+    holders,
+    marked,
+    new_marker,
+    playing,
+    require_no_dump,
+    survivors,
+)
 from tests.support.ray_nodes import LOOPBACK, kill_node, processes_of, two_nodes
 from tests.support.studies import (
     TINY_STEPS,
@@ -47,15 +52,6 @@ def words(process: psutil.Process) -> list[str]:
     with contextlib.suppress(psutil.Error):
         return process.cmdline()
     return []
-
-
-def holders(home: Path) -> list[int]:
-    """Return the process ids in the leases of a home."""
-    found = []
-    for file in (home / "leases").glob("*.json"):
-        with contextlib.suppress(OSError, ValueError):  # one that is given back right now
-            found.append(json.loads(file.read_text(encoding="utf-8"))["pid"])
-    return found
 
 
 def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
@@ -100,8 +96,9 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
     before = {record.fingerprint for _, record in Store(home).records()}
     output = ended(run)
     assert 0 < len(before) < TINY_STEPS
-    # The node may die after it published its step and before it said so; it computes one at a time.
-    assert TINY_STEPS - 1 <= computed(output) <= TINY_STEPS
+    # The node may die after it published a step and before it said so. It computes one at a time,
+    # but the shorter of two perplexities follows from the longer at once.
+    assert TINY_STEPS - 2 <= computed(output) <= TINY_STEPS
     assert results(home) == results(finished)
     require_no_dump(output, "raylet")
     assert not list((home / "artifacts").glob("*/.attempt*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from pathlib import Path
 
@@ -32,6 +33,15 @@ def survivors(marker: str) -> list[psutil.Process]:
             mine = process.environ().get(MARK) == marker
             if mine and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
+    return found
+
+
+def holders(home: Path) -> list[int]:
+    """Return the process ids in the leases of a home."""
+    found = []
+    for file in (home / "leases").glob("*.json"):
+        with contextlib.suppress(OSError, ValueError):  # one that is given back right now
+            found.append(json.loads(file.read_text(encoding="utf-8"))["pid"])
     return found
 
 

@@ -92,6 +92,8 @@ NAMED = f"""
 import socket, sys
 name = sys.argv.pop(1)
 socket.gethostname = lambda: name
+from tasks import worker_process
+worker_process.END_SECONDS = 600.0  # for a machine on which an ordered end takes long
 {ONE_SLOT}
 from lce.cli import main
 main()
@@ -166,7 +168,9 @@ def copied_home(finished: Path, copy: Path) -> Path:
             shutil.copy2(part, copy)
         else:
             how = os.link if part.name == "artifacts" else shutil.copy2
-            shutil.copytree(part, copy / part.name, copy_function=how)
+            # Another process may write its facts of files at this moment.
+            skip = shutil.ignore_patterns(".files.*")
+            shutil.copytree(part, copy / part.name, copy_function=how, ignore=skip)
     move_mlflow(finished, copy)
     return copy
 

@@ -49,18 +49,17 @@ def pages(tmp_path) -> Iterator[MlflowPages]:
         yield noted
 
 
-def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
-    """What the charts on a page show, by title, once those of scores at lengths have all lines."""
+def drawn(browser: Any, address: str, titles: set[str]) -> dict[str, dict[str, Any]]:
+    """What the charts on a page show, by title, once these have a line or bar for each method."""
     page = browser.new_page()
     page.set_viewport_size({"width": 1280, "height": 1600})
-    page.set_default_timeout(SECONDS * 1000)
     page.goto(address)
     page.wait_for_selector(".js-plotly-plot .scatterlayer path.js-line", state="attached")
     limit = time.monotonic() + SECONDS
     while True:
         charts = {c["title"]: c for c in page.eval_on_selector_all(".js-plotly-plot", DRAWN)}
-        whole = set(charts) >= SCORES and all(
-            len(charts[c]["lines"]) == NUM_METHODS for c in SCORES
+        whole = set(charts) >= titles and all(
+            NUM_METHODS in (len(charts[one]["lines"]), charts[one]["bars"]) for one in titles
         )
         if whole or time.monotonic() > limit:
             page.wait_for_timeout(500)  # for what else it may draw
@@ -76,14 +75,14 @@ def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(pages
     browser.pages[0].wait_for_url(f"{pages.server}/version")
     requests: list[str] = []
     browser.on("request", lambda request: requests.append(request.url))
-    charts = drawn(browser, pages.methods)
+    charts = drawn(browser, pages.methods, SCORES | {SUMMARY})
     assert set(charts) == SCORES | {SUMMARY}
     assert min(chart["width"] for chart in charts.values()) > 300  # MLflow's assistant stays shut
     for title in SCORES:
         assert len(charts[title]["lines"]) == NUM_METHODS
         assert len(set(charts[title]["lines"])) == NUM_METHODS
     assert charts[SUMMARY]["bars"] == NUM_METHODS
-    of_seeds = drawn(browser, pages.seeds)
+    of_seeds = drawn(browser, pages.seeds, SCORES)
     assert {len(of_seeds[title]["lines"]) for title in SCORES} == {NUM_METHODS}
     assert requests
     own = (pages.server, "data:", "blob:")

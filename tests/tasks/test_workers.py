@@ -90,7 +90,8 @@ def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
         driver.kill()
         driver.wait()
         for process in survivors(marker):
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @pytest.mark.parametrize("victim", ["driver", "supervisor", "guard", "command"])
@@ -142,7 +143,8 @@ def test_a_worker_computes_names_failures_and_is_replaced_when_it_dies(
         assert pool.run(slot, [step], events.append)[0]["status"] == "existing"
         killed = children() - others
         for process in killed:
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends with its guard
+                process.kill()
         wait_until(lambda: not any(map(lives, killed)))
         # The last of its threads may still hold the pipe when its process is gone from the list.
         said = r"(process that has died|1 of 1 steps not done).* read .*worker-.*log"

@@ -46,7 +46,7 @@ def page(catalog: str, view: str) -> None:
 
 
 def opened(catalog: Path, view: str) -> AppTest:
-    return AppTest.from_function(page, args=(str(catalog), view), default_timeout=60).run()
+    return AppTest.from_function(page, args=(str(catalog), view), default_timeout=600).run()
 
 
 def shown(app: AppTest) -> AppTest:
@@ -113,7 +113,7 @@ def test_findings_have_every_mean_a_link_to_its_answers_and_the_best_methods(cat
     assert sorted(map(str, map(tuple, found))) == sorted(map(str, rows)) != []
     row = next(row for _, row in means.iterrows() if row["length"] == 512 and row["answers"])
     address = parse_qs(urlsplit(row["answers"]).query)
-    answers = AppTest.from_function(page, args=(str(catalog), "answers"), default_timeout=60)
+    answers = AppTest.from_function(page, args=(str(catalog), "answers"), default_timeout=600)
     for name, (value,) in address.items():
         answers.query_params[name] = value
     answers = shown(answers.run())

@@ -54,7 +54,7 @@ def first_answer(catalog: str) -> None:
 
 def opened(home: Path) -> AppTest:
     catalog = str(home / "catalog.duckdb")
-    app = AppTest.from_function(first_answer, args=(catalog,), default_timeout=120).run()
+    app = AppTest.from_function(first_answer, args=(catalog,), default_timeout=600).run()
     assert [error.message for error in app.exception] == []
     return app
 
@@ -94,8 +94,7 @@ def test_clicking_an_answer_shows_its_prompt_with_the_answer_marked(study, tmp_p
         link = server.stdout.readline().split()[0]
         assert f":{port}/" in link
         page = chrome.new_page(viewport={"width": 1280, "height": 1500})
-        page.set_default_timeout(90_000)
-        wait_until(lambda: listens(port), 60)
+        wait_until(lambda: listens(port))
         page.goto(link)
         page.wait_for_url(f"http://127.0.0.1:{port}/")
         page.goto(f"http://127.0.0.1:{port}/answers")
@@ -104,9 +103,12 @@ def test_clicking_an_answer_shows_its_prompt_with_the_answer_marked(study, tmp_p
         def clicked() -> bool:
             page.get_by_test_id("stDataFrame").last.click(position={"x": 18, "y": 55})
             page.wait_for_timeout(5000)  # a click before the table is drawn selects nothing
-            return page.get_by_text("Whole prompt").is_visible()
+            # A second click would end the selection, and with it the building of the prompt.
+            begun = page.get_by_text("Whole prompt"), page.get_by_text("Building the prompts")
+            return any(one.is_visible() for one in begun)
 
         wait_until(clicked)
+        page.get_by_text("Whole prompt").wait_for()
         box = page.get_by_role("region", name="Prompt")
         ids = study.recorded[study.cell("needle")][0]
         key = next(token for token in ids if token >= 256) - 256

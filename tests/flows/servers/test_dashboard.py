@@ -20,7 +20,6 @@ from tests.support.ports import listens, unused_port
 from tests.support.processes import marked, new_marker, survivors
 from tests.support.studies import start, wait_until
 
-WAIT_SECONDS = 300.0
 PAGES = ("Scores", "Answers", "Method against method", "Papers", "SQL", "Matrix", "Findings")
 WIDTHS = (400, 800, 1280)
 ATTEMPTS = 60
@@ -88,16 +87,20 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(link, chro
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
-    page.set_default_timeout(1000 * WAIT_SECONDS)
     page.goto(link)
     page.get_by_role("heading", name=f"Findings: {STUDY}").wait_for()
     page.get_by_test_id("stDataFrame").locator("canvas").first.wait_for()
     page.get_by_test_id("stSidebarNav").get_by_text("Matrix", exact=True).click()
     page.get_by_test_id("stVegaLiteChart").locator("svg.marks").first.wait_for()
     # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
-    page.wait_for_timeout(1000)
-    page.get_by_test_id("stVegaLiteChart").first.click()
-    page.get_by_text("Click a field to list its cells.").wait_for(state="detached")
+    asked = page.get_by_text("Click a field to list its cells.")
+
+    def clicked() -> bool:
+        page.get_by_test_id("stVegaLiteChart").first.click()
+        page.wait_for_timeout(3000)
+        return asked.count() == 0
+
+    wait_until(clicked)
     for title in PAGES:
         page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
         page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
@@ -120,7 +123,6 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(link, chro
 @pytest.mark.parametrize(("scheme", "widths"), [("light", (400, 1280)), ("dark", (1280,))])
 def test_axe_core_finds_no_serious_fault_on_any_page(link, chrome, scheme, widths):
     page = chrome.new_page(color_scheme=scheme)
-    page.set_default_timeout(1000 * WAIT_SECONDS)
     page.goto(link)
     for title in PAGES:
         page.set_viewport_size({"width": 1280, "height": 900})

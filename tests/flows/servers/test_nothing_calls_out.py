@@ -27,11 +27,11 @@ READING = (
 FEW = {key: [TINY[key][0], TINY[key][-1]] for key in ("methods", "benchmarks")}
 """A frozen and a trained method; text and prompts."""
 VISIT = """
-import sys, time
+import socket, sys, time
 from pathlib import Path
 from playwright.sync_api import sync_playwright
 chromium, line, *pages = sys.argv[1:]
-end = time.monotonic() + 300
+end = time.monotonic() + 600
 while not (words := Path(line).read_text().split()):
     assert time.monotonic() < end, "the dashboard printed no link"
     time.sleep(0.1)
@@ -40,12 +40,17 @@ with sync_playwright() as playwright:
         executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
     )
     page = browser.new_page()
-    page.goto(words[0])
-    page.get_by_test_id("stAppViewContainer").wait_for(timeout=300_000)
+    page.set_default_timeout(600_000)
     address = words[0].split("/lce-login")[0]
+    port = int(address.rpartition(":")[2])
+    while socket.socket().connect_ex(("127.0.0.1", port)):  # the link is printed before it listens
+        assert time.monotonic() < end, "the dashboard does not listen"
+        time.sleep(0.1)
+    page.goto(words[0])
+    page.get_by_test_id("stAppViewContainer").wait_for()
     for name in pages:
         page.goto(f"{address}/{name}" if name != "matrix" else address)
-        page.get_by_role("heading", name=" toy_llama").wait_for(timeout=300_000)
+        page.get_by_role("heading", name=" toy_llama").wait_for()
     # Another origin: Streamlit asks for its own external address before it decides on one.
     page.goto("data:text/html,")
     page.evaluate("address => new Promise(done => {"

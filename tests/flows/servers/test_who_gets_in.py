@@ -284,7 +284,6 @@ def evil() -> Iterator[tuple[str, list[str]]]:
 @pytest.fixture
 def page(chrome) -> Iterator[Any]:
     context = chrome.new_context()
-    context.set_default_timeout(START_SECONDS * 1000)
     yield context.new_page()
     context.close()
 

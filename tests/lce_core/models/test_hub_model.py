@@ -248,7 +248,7 @@ def test_a_configuration_that_names_code_is_refused(key, given, tmp_path):
     hub_model(written(tmp_path, torch_dtype="bfloat16", attn_implementation="flash_attention_2"))
 
 
-@pytest.mark.timeout(120)  # opening a FIFO blocks
+@pytest.mark.timeout(600)  # opening a FIFO blocks
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"model": {"type": "BPE"}}', None])
 def test_a_tokenizer_that_cannot_be_read_is_named(content, tmp_path):
     model, file = hub_model(written(tmp_path)), tmp_path / "tokenizer.json"
@@ -257,7 +257,7 @@ def test_a_tokenizer_that_cannot_be_read_is_named(content, tmp_path):
         model.tokenizer(tmp_path)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"null", b"[" * 100_000, None])
 def test_a_configuration_that_is_none_is_refused(content, tmp_path):
     file = tmp_path / "config.json"

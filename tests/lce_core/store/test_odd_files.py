@@ -26,7 +26,7 @@ from tests.support.file_events import opened
 from tests.support.free_steps import free_step, write_file
 from tests.support.odd_homes import CHANGES
 
-pytestmark = pytest.mark.timeout(120)  # a FIFO that is opened blocks for good
+pytestmark = pytest.mark.timeout(600)  # a FIFO that is opened blocks for good
 
 ODD = [name for name in CHANGES if name not in ("deleted", "truncated")]
 

@@ -32,6 +32,7 @@ from lce_core.training.checkpoints import (
 from lce_core.training.run import run
 from tests.lce_core.training.conftest import start
 from tests.support.launched_jobs import run_together
+from tests.support.process_trees import descendants, left
 from tests.support.training_jobs import BASE, losses, silent, weights
 
 UNTIED = '''"""The toy with a head of its own and an odd number of heads' rows."""
@@ -80,7 +81,9 @@ def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(m
         while not any(first.resume.glob("point-*")):
             assert process.poll() is None, "ended before it could be killed"
             time.sleep(0.005)
+        family = descendants(process.pid)
         process.kill()
+    assert left(family) == []  # none writes while its files are read
     point = max(first.resume.glob("point-*"))
     assert len(list(point.glob("shard-*"))) == 2
     alone = make_job(training, **changes)

@@ -74,9 +74,10 @@ def test_ray_may_not_choose_a_cluster_of_another_user(user, message, monkeypatch
     monkeypatch.setattr(
         "ray._private.services.canonicalize_bootstrap_address_or_die", lambda _: address
     )
-    node = ["sh", "-c", "read line", "raylet", f"--gcs-address={address}"]
-    with (
-        subprocess.Popen(node, stdin=subprocess.PIPE, user=user),
-        pytest.raises(ServiceError, match=message),
-    ):
-        make_execution({"home": tmp_path, "engine": "ray"})
+    command = ["sh", "-c", "echo; read line", "raylet", f"--gcs-address={address}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, user=user) as node:
+        assert node.stdout is not None
+        node.stdout.readline()  # from now on the process has its words
+        with pytest.raises(ServiceError, match=message):
+            make_execution({"home": tmp_path, "engine": "ray"})
