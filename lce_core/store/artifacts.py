@@ -40,11 +40,10 @@ from lce_core.store.failures import FailureNotes, classify, disk_full
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.lease import Lease
-from lce_core.store.listing import Listing, find
 from lce_core.store.odd_files import follow_folder, make_folder, no_folder, remove
 from lce_core.store.parts import Parts
 from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
-from lce_core.store.steps import Step
+from lce_core.store.steps import Listing, Step, find
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"

@@ -19,8 +19,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from lce_core.environment import numeric_switches, passed
-from lce_core.store.odd_files import json_object, read_file, write_file
-from lce_core.store.plain_text import lone_surrogates, may_have_surrogates
+from lce_core.store.odd_files import (
+    json_object,
+    lone_surrogates,
+    may_have_surrogates,
+    read_file,
+    write_file,
+)
 from lce_core.store.steps import Step
 
 RECORD = "record.json"

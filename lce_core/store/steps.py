@@ -3,16 +3,21 @@
 A step has a kind with a version, a spec (all its settings) and parents (the steps whose results it
 reads). The sha256 of these is the step's fingerprint. The spec is JSON, so that code that only
 reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it.
+
+`find` returns a step's artifact folder; a `Listing` reads the names of all folders once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
+from lce_core.store.odd_files import NOT_A_FILE
 
 MAX_NAME_BYTES = 220
 """Limit of a name: folder names contain it and the id; file systems limit them to 255 bytes."""
@@ -108,3 +113,41 @@ def _flat(value: object, place: str = "") -> dict[str, object]:
             found.update(_flat(item, f"{place}.{key}" if place else str(key)))
         return found
     return {place: list(value) if isinstance(value, tuple) else value}
+
+
+class Listing:
+    """A snapshot of the artifact folders by step kind and id."""
+
+    def __init__(self, artifacts: Path) -> None:
+        self._found: dict[tuple[str, str], Path] = {}
+        for kind in _names(artifacts):
+            for name in _names(artifacts / kind):
+                self._found.setdefault((kind, name[-ID_DIGITS:]), artifacts / kind / name)
+
+    @property
+    def ids(self) -> set[str]:
+        return {step_id for _, step_id in self._found}
+
+    def find(self, fingerprint: str, kind: str) -> Path | None:
+        return self._found.get((kind, fingerprint[:ID_DIGITS]))
+
+
+def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
+    """Return the artifact folder with this fingerprint or id and kind; None without one."""
+    for folder in _names(artifacts) if kind is None else (kind,):
+        for name in _names(artifacts / folder):
+            if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):
+                return artifacts / folder / name
+    return None
+
+
+def _names(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as found:
+            # Names of unfinished attempts start with a dot.
+            names = [entry.name for entry in found if not entry.name.startswith(".")]
+    except OSError as error:
+        if error.errno not in NOT_A_FILE:
+            raise
+        return
+    yield from names

@@ -28,10 +28,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
-from lce_core.store.listing import Listing
-from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
-from lce_core.store.plain_text import lone_surrogates, may_have_surrogates, writable
+from lce_core.store.odd_files import (
+    lone_surrogates,
+    make_folder,
+    may_have_surrogates,
+    read_file,
+    read_mapping,
+    writable,
+    write_file,
+)
 from lce_core.store.records import write_json
+from lce_core.store.steps import Listing
 
 PLAN = "plan.json"
 EARLIER = "earlier.json"

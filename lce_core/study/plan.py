@@ -32,10 +32,7 @@ from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
 from lce_core.store.steps import Step, make_step
-from lce_core.study.plan_checks import check_variant, why_unavailable
-from lce_core.study.published import Data, check_sizes, published_weights
-from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
-from lce_core.study.step_cost import (
+from lce_core.study.cost import (
     StepCost,
     finetune_cost,
     reference_flops,
@@ -43,6 +40,9 @@ from lce_core.study.step_cost import (
     steps_for_tokens,
     total_cost,
 )
+from lce_core.study.plan_checks import check_variant, why_unavailable
+from lce_core.study.published import Data, check_sizes, published_weights
+from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_kinds import (
     BaseSpec,
     CellSpec,

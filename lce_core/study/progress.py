@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lce_core.store.artifacts import Store
-from lce_core.store.listing import Listing
 from lce_core.store.plugin_code import AcceptedCode, PluginChange
 from lce_core.store.records import Record
-from lce_core.store.steps import Step
+from lce_core.store.steps import Listing, Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.states import State
