@@ -53,8 +53,8 @@ from lce_core.store.odd_files import writable
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
 from lce_core.study.cost import StepCost
+from lce_core.study.plan_checks import published_folder
 from lce_core.study.plugin_folders import own_plugins
-from lce_core.study.published import published_folder
 from lce_core.study.step_kinds import (
     CellSpec,
     ChoiceSpec,

@@ -14,7 +14,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.cost import StepCost, total_cost
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.calibration import Calibration, group_of
+from lce_core.study.pricing.calibration import Calibration, Predicted, TimeLeft, group_of
 from lce_core.study.pricing.passed_once import shares_of_text
 from lce_core.study.pricing.speed import (
     Speed,
@@ -23,7 +23,6 @@ from lce_core.study.pricing.speed import (
     finished_on,
     speed_of,
 )
-from lce_core.study.pricing.time_left import Predicted, TimeLeft
 from lce_core.study.progress import StepState
 from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
 from lce_core.study.units import units_to_do

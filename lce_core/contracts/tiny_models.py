@@ -100,14 +100,23 @@ def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
-def logits(extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] = ()) -> torch.Tensor:
-    """Return the logits of one request (batch, length, VOCABULARY), split into chunks at `cuts`."""
+def logits(
+    extended: ExtendedModel,
+    ids: torch.Tensor,
+    cuts: tuple[int, ...] = (),
+    *,
+    preallocated: bool = False,
+) -> torch.Tensor:
+    """Return the logits of one request (batch, length, VOCABULARY), split into chunks at `cuts`.
+
+    Chunks share a cache of transformers, or the model's own `preallocated` one.
+    """
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()
     if not cuts:
         whole: torch.Tensor = head(extended.hidden_states(ids))
         return whole[..., :VOCABULARY]
-    cache = DynamicCache()
+    cache = extended.new_cache(ids.shape[1]) if preallocated else DynamicCache()
     edges = [0, *cuts, ids.shape[1]]
     parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)]
     joined: torch.Tensor = head(torch.cat(parts, dim=1))

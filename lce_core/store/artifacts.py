@@ -47,6 +47,7 @@ from lce_core.store.steps import Listing, Step, find
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
+_FOLDERS = ("artifacts", "progress", "failures", "leases", "studies", "prompts", "cache")
 
 
 @dataclass
@@ -90,15 +91,7 @@ class Store:
             if os.path.lexists(path) and not path.is_dir():
                 raise _unwritable(self.home, f"{path}, which is not a folder")
         try:
-            for name in (
-                "artifacts",
-                "progress",
-                "failures",
-                "leases",
-                "studies",
-                "prompts",
-                "cache",
-            ):
+            for name in _FOLDERS:
                 make_folder(self.home / name)
             for kind in (self.home / "artifacts").iterdir():
                 if not kind.is_dir():
@@ -140,9 +133,7 @@ class Store:
         named = self.named(step)
         if named.is_dir():
             return named
-        if listing is not None:
-            return listing.find(step.fingerprint, step.kind) or named
-        return self.find(step.fingerprint, step.kind) or named
+        return (listing or self).find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
         """Return the artifact folder with this fingerprint or id and kind, if any."""
@@ -174,8 +165,7 @@ class Store:
         return not record.has_weights_elsewhere(folder) and self.is_intact(folder, record)
 
     def is_intact(self, folder: Path, record: Record) -> bool:
-        files = record.files_in(folder).items()
-        return all(self._is_intact(folder / name, entry) for name, entry in files)
+        return record.fault_in(folder, self.file_facts.sha256) is None
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and readable record, by path, without checking files."""
@@ -306,14 +296,6 @@ class Store:
         self.failures.forget(step.id)
         shutil.rmtree(attempt.progress, ignore_errors=True)
         return record
-
-    def _is_intact(self, path: Path, entry: FileEntry) -> bool:
-        try:
-            if path.stat().st_size != entry.bytes:
-                return False
-            return self.file_facts.sha256(path) == entry.sha256
-        except OSError:
-            return False
 
 
 def _unwritable(home: Path, got: str) -> SpecError:

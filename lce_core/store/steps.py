@@ -10,10 +10,10 @@ reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
@@ -23,30 +23,16 @@ MAX_NAME_BYTES = 220
 """Limit of a name: folder names contain it and the id; file systems limit them to 255 bytes."""
 
 
-class Spec(Protocol):
-    """A step's settings that, with its parents, determine its result."""
-
-    @property
-    def kind(self) -> str:
-        """Such as "cell"; also the name of the store's folder."""
-
-    @property
-    def version(self) -> int:
-        """Part of the fingerprint; raised when a change of code or of a default changes results."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return the JSON values that enter the fingerprint."""
-
-
 @dataclass(frozen=True)
 class Step:
     """A computation of a study's plan, whose result is stored once under its fingerprint."""
 
     kind: str
+    """Such as "cell"; also the name of the store's folder."""
     name: str
     """Display name, part of the artifact's folder name."""
     spec: Mapping[str, Any]
-    """The output of `Spec.identity`."""
+    """The settings, as JSON (`StepSpec.identity`)."""
     parents: Mapping[str, str]
     """Fingerprints by role such as "rows" or "checkpoint"."""
     lineage: Mapping[str, Any]
@@ -70,27 +56,41 @@ class Step:
 
 
 def make_step(
-    spec: Spec,
+    kind: str,
+    version: int,
+    spec: Mapping[str, Any],
     name: str,
     parents: Mapping[str, Step],
     axes: Mapping[str, Any] | None = None,
 ) -> Step:
     """Build a step and compute its fingerprint and lineage.
 
-    `parents` are by role such as "rows" or "checkpoint".
+    `version` is that of the kind; it is raised when a change of code or of a default changes
+    results. `parents` are by role such as "rows" or "checkpoint".
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise SpecError(
-            f"{spec.kind} {name[:60]}...",
+            f"{kind} {name[:60]}...",
             f"a name of {len(name.encode())} bytes",
             f"at most {MAX_NAME_BYTES} bytes, because a folder is named after it",
             "shorten the labels of the base model and the method, or the name of the task",
         )
-    kind, values = spec.kind, spec.identity()
     fingerprints = {role: parent.fingerprint for role, parent in parents.items()}
-    identity = {"kind": kind, "version": spec.version, "spec": values, "parents": fingerprints}
-    lineage = {**values, **{role: parent.lineage for role, parent in parents.items()}}
-    return Step(kind, name, values, fingerprints, lineage, fingerprint(identity, kind), axes or {})
+    identity = {"kind": kind, "version": version, "spec": spec, "parents": fingerprints}
+    lineage = {**spec, **{role: parent.lineage for role, parent in parents.items()}}
+    return Step(kind, name, spec, fingerprints, lineage, fingerprint(identity, kind), axes or {})
+
+
+def closure(starts: Iterable[str], inputs_of: Callable[[str], Iterable[str]]) -> set[str]:
+    """Return the starts, their inputs, the inputs of these, and so on."""
+    found: set[str] = set()
+    waiting = list(starts)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(inputs_of(name))
+    return found
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -209,7 +209,12 @@ class StudyFolders:
         return found
 
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return looks(self._folder / plan["study"], plan) if "looks" in plan else []
+        """Return the recorded looks at the plan's own version of the expectations."""
+        if "looks" not in plan:
+            return []
+        _, digest = _registered(plan)
+        found = _all_looks(self._folder / plan["study"])
+        return [one for one in found if one["sha256"] == digest]
 
     def latest_looks(self) -> dict[str, list[dict[str, Any]]]:
         found = {}
@@ -344,11 +349,6 @@ def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
 
 def registrations(folder: Path) -> list[dict[str, Any]]:
     return _entries(folder / EXPECTATIONS, "registrations", _Registration)
-
-
-def looks(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    _, digest = _registered(plan)
-    return [one for one in _all_looks(folder) if one["sha256"] == digest]
 
 
 def _all_looks(folder: Path) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
-from lce_core.store.steps import Step, make_step
+from lce_core.store.steps import Step, closure, make_step
 from lce_core.study.cost import (
     StepCost,
     finetune_cost,
@@ -40,8 +40,13 @@ from lce_core.study.cost import (
     steps_for_tokens,
     total_cost,
 )
-from lce_core.study.plan_checks import check_variant, why_unavailable
-from lce_core.study.published import Data, check_sizes, published_weights
+from lce_core.study.plan_checks import (
+    Data,
+    check_sizes,
+    check_variant,
+    published_weights,
+    why_unavailable,
+)
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_kinds import (
     BaseSpec,
@@ -130,13 +135,8 @@ class StudyPlan:
     def with_cells(self, cells: Sequence[PlannedCell]) -> StudyPlan:
         """Return the plan with only `cells` and the steps, expected ones too, that they need."""
         known = {**self.expected, **self.steps}
-        needed: set[str] = set()
-        waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
-        while waiting:
-            fingerprint = waiting.pop()
-            if fingerprint not in needed:
-                needed.add(fingerprint)
-                waiting.extend(known[fingerprint].parents.values())
+        read = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
+        needed = closure(read, lambda fingerprint: known[fingerprint].parents.values())
         steps = {name: step for name, step in self.steps.items() if name in needed}
         expected = {name: step for name, step in self.expected.items() if name in needed}
         return StudyPlan(self.study, steps, tuple(cells), expected)
@@ -691,7 +691,7 @@ class _Planner:
     ) -> Step:
         """Add a step unless its fingerprint is there; return the step in `steps`."""
         present = {role: parent for role, parent in parents.items() if parent is not None}
-        step = make_step(spec, name, present, axes)
+        step = make_step(spec.kind, spec.version, spec.identity(), name, present, axes)
         return steps.setdefault(step.fingerprint, step)
 
 
