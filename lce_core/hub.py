@@ -153,8 +153,11 @@ def listed_files(repo: str, revision: str, where: str) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}".rstrip(": ")
+    return f"{type(error).__name__}: {_first_line(error)}".rstrip(": ")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 @dataclass(frozen=True)
@@ -394,17 +397,16 @@ def _reading(address: RowsAddress) -> Iterator[None]:
             "take a commit of its branch refs/convert/parquet, or give a folder with its files",
         ) from error
     except http_errors() as error:
-        reason = str(error).splitlines()[0] if str(error) else ""
         raise UnavailableError(
             str(address),
-            f"a download that failed ({type(error).__name__}: {reason})",
+            f"a download that failed ({_reason(error)})",
             "a connection to the hub, and this data set on it",
             f"check the connection and the address, then run `lce fetch {address}` again",
         ) from error
     except ValueError as error:
         raise DataError(
             str(address),
-            f"rows that cannot be read ({str(error).splitlines()[0]})",
+            f"rows that cannot be read ({_first_line(error)})",
             "files of the format that their names state",
             "take another commit, or give a folder with the data set's files",
         ) from error

@@ -83,8 +83,7 @@ class Runner:
     def ensure(self, step: Step) -> str:
         """Compute a missing step; return "existing", "computed" or "held" (by others)."""
         execution = self._execution.model_dump(mode="json")
-        outcome = self._store.ensure(step, self._run, execution)
-        return "held" if outcome is None else outcome.status
+        return self._store.ensure(step, self._run, execution)
 
     def assist(self, step: Step) -> str:
         """Score windows of another process's long cell; return "held" if none is free."""

@@ -72,7 +72,7 @@ def steps(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Com
 
     def compute(claim: Claim) -> UnitResult:
         (step,) = claim.unit.steps
-        return {"held": [] if store.ensure(step, sleep, {}) else [step.fingerprint]}
+        return {"held": [step.fingerprint] if store.ensure(step, sleep, {}) == "held" else []}
 
     return dearest_first(units, plan, seconds, host), compute
 
@@ -103,7 +103,7 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
     def compute(claim: Claim) -> UnitResult:
         if claim.unit.assists:
             return {"computed": assist(store.parts(step), model), "held": []}
-        return {"held": [] if store.ensure(step, score, {}) else [step.fingerprint]}
+        return {"held": [step.fingerprint] if store.ensure(step, score, {}) == "held" else []}
 
     return [Unit("long", step.kind, (step,))], compute
 

@@ -68,14 +68,6 @@ class Attempt:
     """Code of the user's own plug-ins in the step's spec."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The step's record, and whether this call of `Store.ensure` computed it."""
-
-    record: Record
-    status: Literal["existing", "computed"]
-
-
 class Store:
     """Access to the files of one home folder (LCE_HOME): artifacts, leases, plans, caches."""
 
@@ -190,28 +182,29 @@ class Store:
         step: Step,
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
-    ) -> Outcome | None:
-        """Return the step's record; compute the step first if it has no undamaged artifact.
+    ) -> Literal["existing", "computed", "held"]:
+        """Compute the step if it has no undamaged artifact and no other live process computes it.
 
         `run` writes files into `Attempt.out` and returns `Record.result`. Its error is saved in
-        `failures` and raised again. Returns None if another live process is computing the step.
+        `failures` and raised again. Returns "held" if another live process is computing the step.
 
         Raises:
           LeaseLostError: if another process took over the lease during the computation.
           OSError: if a file cannot be written, for example on a full disk.
         """
-        if record := self.record(step):
-            return Outcome(record, "existing")
+        if self.record(step):
+            return "existing"
         lease = Lease.acquire(self.home / "leases", step.id)
         if lease is None:
-            return None
+            return "held"
         with lease:
             if lease.is_takeover:  # of a dead process, so nobody writes into its folders
                 for left in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
                     remove(left)
-            if record := self.record(step):
-                return Outcome(record, "existing")
-            return Outcome(self._compute(step, run, lease, execution), "computed")
+            if self.record(step):
+                return "existing"
+            self._compute(step, run, lease, execution)
+        return "computed"
 
     def adopt(self, folder: Path, record: Record) -> Record | None:
         """Move an artifact that another home computed, with checked files, into this store.
@@ -260,7 +253,7 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         lease: Lease,
         execution: Mapping[str, Any],
-    ) -> Record:
+    ) -> None:
         final = self.path(step)
         folder = final.parent / f"{ATTEMPT}{step.id}-{uuid.uuid4().hex[:8]}"
         attempt = Attempt(step, folder, self.home / "progress" / step.id)
@@ -295,7 +288,6 @@ class Store:
             raise
         self.failures.forget(step.id)
         shutil.rmtree(attempt.progress, ignore_errors=True)
-        return record
 
 
 def _unwritable(home: Path, got: str) -> SpecError:
