@@ -4,8 +4,8 @@ A matrix product costs 2 FLOPs per weight and token. In a mixture of experts, on
 the token's active experts count. Attention (scores and weighted sum of values) costs 4 x layers x
 heads x head dimension FLOPs per pair of token and key. In a causal sequence of L tokens, a token
 attends to L / 2 keys on average. The backward pass of a matrix product costs twice its forward
-pass, or once if its weights receive no gradient. Recomputation does not count, so that
-`model_flops_utilisation` of runs with and without it can be compared. Embedding lookups count as
+pass, or once if its weights receive no gradient. Recomputation does not count, so that the model
+FLOPs utilisation (MFU) of runs with and without it can be compared. Embedding lookups count as
 free. Generating one token for each sequence of a batch reads all weights once (of the experts at
 most the active ones of each sequence), and all cached keys and values of the batch.
 
@@ -27,9 +27,6 @@ from lce_core.execution import Execution
 from lce_core.methods import Method, own_layers
 from lce_core.models import LanguageModel, ModelShape
 from lce_core.rope import ContextLengths, RopeGeometry
-
-H100_PEAK_FLOPS = 989e12
-"""Dense bf16 peak of one NVIDIA H100 or H200 in FLOP/s, from the data sheet."""
 
 
 def matmul_parameters(shape: ModelShape, geometry: RopeGeometry, num_tokens: int = 1) -> int:
@@ -81,15 +78,6 @@ def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> fl
 def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
     """Return the elements in the key-value cache per token, over all layers."""
     return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
-
-
-def model_flops_utilisation(
-    tokens_per_second: float,
-    flops_per_token: float,
-    peak_flops: float = H100_PEAK_FLOPS,
-) -> float:
-    """Return the model FLOPs utilisation (MFU) of one device, 0..1."""
-    return tokens_per_second * flops_per_token / peak_flops
 
 
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default

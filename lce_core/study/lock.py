@@ -97,7 +97,7 @@ class Lock:
         try:
             file = _File.model_validate_json(text)
             steps = [_locked(key, entry, file.parts) for key, entry in file.steps.items()]
-        except (ValidationError, KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             raise DataError(
                 where,
                 f"content that is not a lock ({_fault(error)})",

@@ -345,18 +345,15 @@ class _Planner:
         if not self.base.absent:
             absent = self.corpus.absent or data.absent or self.published[variant.name].absent
         trained = study.train_length_of(variant) if variant.is_tuned else _trained_context(model)
-        axes: dict[str, Any] = {
-            "base_model": model.known_as,
-            "method": variant.label,
-            "frozen": not variant.is_tuned,
-            "exact_attention": variant.method.exact_attention,
-            "seed": self.seed,
-            "benchmark": entry.benchmark.plugin_name,
-            "task": task,
-            "eval_length": length,
-            "profile": entry.benchmark.profile,
-            "train_length": trained,
-        }
+        axes = self._axes(
+            variant,
+            exact_attention=variant.method.exact_attention,
+            benchmark=entry.benchmark.plugin_name,
+            task=task,
+            eval_length=length,
+            profile=entry.benchmark.profile,
+            train_length=trained,
+        )
         step: Step | None = None
         if reason is None:
             spec = self._cell_spec(
@@ -482,13 +479,7 @@ class _Planner:
         untrained = start is None and variant.tuned
         weights = self._pretrained() if untrained else self._checkpoint(start or variant)
         parents = {"validation": self._validation(), "checkpoint": weights}
-        axes = {
-            "base_model": self._model.known_as,
-            "method": variant.label,
-            "frozen": not variant.is_tuned,
-            "method_name": variant.method.plugin_name,
-            "seed": self.seed,
-        }
+        axes = self._axes(variant, method_name=variant.method.plugin_name)
         name = self._name(variant.name, f"s{self.seed}")
         return self._add(self._of_text, spec, name, parents, axes)
 
@@ -574,16 +565,14 @@ class _Planner:
             checkpoint = of_trials._checkpoint(trial)
             assert checkpoint is not None, "a trial is trained"
             for domain in domains:
-                axes = {
-                    "base_model": self._model.known_as,
-                    "method": trial.label,
-                    "chosen_for": checkpoint.axes["chosen_for"],
-                    "frozen": False,
-                    "seed": checkpoint.axes["seed"],
-                    "benchmark": benchmark.plugin_name,
-                    "task": domain,
-                    "eval_length": target,
-                }
+                axes = self._axes(
+                    trial,
+                    chosen_for=checkpoint.axes["chosen_for"],
+                    seed=checkpoint.axes["seed"],
+                    benchmark=benchmark.plugin_name,
+                    task=domain,
+                    eval_length=target,
+                )
                 scored[ChoiceSpec.role(number, domain)] = self._add(
                     self._of_text,
                     self._cell_spec(trial, benchmark, domain, target),
@@ -591,17 +580,24 @@ class _Planner:
                     {"held_out": validation, "checkpoint": checkpoint},
                     axes,
                 )
-        axes = {
-            "base_model": self._model.known_as,
-            "method": variant.label,
-            "frozen": False,
-            "method_name": variant.method.plugin_name,
-            "common_method": label,
-            "common_value": getattr(training, tune.field),
-            "seed": tune.seed,
-        }
+        axes = self._axes(
+            variant,
+            method_name=variant.method.plugin_name,
+            common_method=label,
+            common_value=getattr(training, tune.field),
+            seed=tune.seed,
+        )
         spec = ChoiceSpec(field=tune.field, values=[*tune.values], domains=[*domains])
         return self._add(self._of_text, spec, self._name(variant.name), scored, axes)
+
+    def _axes(self, variant: MethodEntry, **further: Any) -> dict[str, Any]:
+        return {
+            "base_model": self._model.known_as,
+            "method": variant.label,
+            "frozen": not variant.is_tuned,
+            "seed": self.seed,
+            **further,
+        }
 
     def _training_axes(self, method: str | None) -> dict[str, Any]:
         return {
