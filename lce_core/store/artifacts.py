@@ -43,7 +43,7 @@ from lce_core.store.lease import Lease
 from lce_core.store.odd_files import follow_folder, make_folder, no_folder, remove
 from lce_core.store.parts import Parts
 from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
-from lce_core.store.steps import Listing, Step, find
+from lce_core.store.steps import Listing, Step, visible_names
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
@@ -129,7 +129,12 @@ class Store:
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
         """Return the artifact folder with this fingerprint or id and kind, if any."""
-        return find(self.home / "artifacts", fingerprint, kind)
+        artifacts = self.home / "artifacts"
+        for folder in visible_names(artifacts) if kind is None else (kind,):
+            for name in visible_names(artifacts / folder):
+                if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):
+                    return artifacts / folder / name
+        return None
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
         """Return the step's record if its artifact is complete and undamaged, else None."""

@@ -4,13 +4,13 @@ A step has a kind with a version, a spec (all its settings) and parents (the ste
 reads). The sha256 of these is the step's fingerprint. The spec is JSON, so that code that only
 reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it.
 
-`find` returns a step's artifact folder; a `Listing` reads the names of all folders once.
+`Store.find` returns a step's artifact folder; a `Listing` reads the names of all folders once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,8 @@ class Listing:
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}
-        for kind in _names(artifacts):
-            for name in _names(artifacts / kind):
+        for kind in visible_names(artifacts):
+            for name in visible_names(artifacts / kind):
                 self._found.setdefault((kind, name[-ID_DIGITS:]), artifacts / kind / name)
 
     @property
@@ -132,22 +132,15 @@ class Listing:
         return self._found.get((kind, fingerprint[:ID_DIGITS]))
 
 
-def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """Return the artifact folder with this fingerprint or id and kind; None without one."""
-    for folder in _names(artifacts) if kind is None else (kind,):
-        for name in _names(artifacts / folder):
-            if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):
-                return artifacts / folder / name
-    return None
+def visible_names(folder: Path) -> list[str]:
+    """Return the names in a folder, without those of unfinished attempts, which start with a dot.
 
-
-def _names(folder: Path) -> Iterator[str]:
+    A missing folder has none.
+    """
     try:
         with os.scandir(folder) as found:
-            # Names of unfinished attempts start with a dot.
-            names = [entry.name for entry in found if not entry.name.startswith(".")]
+            return [entry.name for entry in found if not entry.name.startswith(".")]
     except OSError as error:
-        if error.errno not in NOT_A_FILE:
-            raise
-        return
-    yield from names
+        if error.errno in NOT_A_FILE:
+            return []
+        raise
