@@ -32,7 +32,7 @@ from catalog.limits import (
 )
 from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
-from lce_core.store.plain_text import require_text
+from lce_core.store.odd_files import require_text
 
 _CONFIG = OFFLINE | {
     "python_enable_replacements": "false",

@@ -10,7 +10,7 @@ from flows.plans.pricing import slots_here
 from flows.runs.outcome import Outcome
 from flows.runs.run_progress import RunProgress
 from flows.work import Work
-from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 from tasks.workers import Pool

@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.execution import LOCAL, Execution, check_home, check_path
+from lce_core.execution import LOCAL, AccelerateConfig, Execution, check_home, check_path
 from lce_core.hub import is_address
 from lce_core.spec_errors import spec_error
 from lce_core.study.plain_yaml import beginning_of, plain_yaml

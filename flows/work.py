@@ -23,7 +23,7 @@ from lce_core.store.file_system import require_fit
 from lce_core.store.garbage import sweep
 from lce_core.study.looks import next_look, up_to_look
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.progress import StepState, inspect
 from lce_core.study.step_kinds import TrainingSpec, kind_named
 from lce_core.study.units import Unit, dearest_first, units_to_do

@@ -13,7 +13,6 @@ server that has ended.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -278,7 +277,7 @@ def _secrets(headers: Mapping[str, str]) -> list[str]:
     if scheme.lower() == "basic":
         try:
             decoded = base64.b64decode(value, validate=True).decode("utf-8", "replace")
-        except (binascii.Error, ValueError):
+        except ValueError:
             return []
         return [decoded.partition(":")[2]]
     return []

@@ -240,7 +240,8 @@ def _computed(chosen: argparse.Namespace) -> int:
     failed = {name: note for name, note in store.failures.all().items() if name in pack.ids}
     _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}; results in {out}")
     for note in failed.values():
-        _say(f"failed: {note['folder']}: {note['message'].splitlines()[0][:300]}")
+        reason, _, _ = note["message"].partition("\n")  # a MemoryError has no message
+        _say(f"failed: {note['folder']}: {reason[:300]}")
     crashed = [one.name for one in processes if one.exitcode not in (0, -signal.SIGKILL)]
     if crashed:
         raise WorkerLostError(

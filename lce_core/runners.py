@@ -49,12 +49,12 @@ from lce_core.store.cell_tables import (
     TOKEN_NLL,
     TOKEN_NLL_FILE,
 )
-from lce_core.store.plain_text import writable
+from lce_core.store.odd_files import writable
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
+from lce_core.study.cost import StepCost
+from lce_core.study.plan_checks import published_folder
 from lce_core.study.plugin_folders import own_plugins
-from lce_core.study.published import published_folder
-from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import (
     CellSpec,
     ChoiceSpec,
@@ -83,8 +83,7 @@ class Runner:
     def ensure(self, step: Step) -> str:
         """Compute a missing step; return "existing", "computed" or "held" (by others)."""
         execution = self._execution.model_dump(mode="json")
-        outcome = self._store.ensure(step, self._run, execution)
-        return "held" if outcome is None else outcome.status
+        return self._store.ensure(step, self._run, execution)
 
     def assist(self, step: Step) -> str:
         """Score windows of another process's long cell; return "held" if none is free."""

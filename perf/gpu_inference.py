@@ -30,7 +30,7 @@ from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
-from lce_core.study.step_cost import evaluation_cost
+from lce_core.study.cost import evaluation_cost
 from tests.support.recorded_operations import OperationRecorder
 
 REPEATS = 3

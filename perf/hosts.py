@@ -18,7 +18,6 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -55,19 +54,12 @@ Work = Callable[[str, Store, list[int]], tuple[list[Unit], Compute]]
 """Returns the units of a host and how to compute one; the list receives the computed numbers."""
 
 
-@dataclass(frozen=True)
-class _Spec:
-    kind: str
-    number: int
-    version: int = 1
-
-    def identity(self) -> dict[str, Any]:
-        return {"number": self.number}
-
-
 def steps(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Compute]:
     # Any kind that is a unit by itself.
-    made = [make_step(_Spec("held_out", number), f"step-{number}", {}) for number in range(NUMBER)]
+    made = [
+        make_step("held_out", 1, {"number": number}, f"step-{number}", {})
+        for number in range(NUMBER)
+    ]
     units = [Unit(step.name, step.kind, (step,)) for step in made]
     plan = StudyPlan(load_study(study_path("smoke")), {}, ())
     seconds = dict.fromkeys((step.fingerprint for step in made), 1.0)
@@ -80,7 +72,7 @@ def steps(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Com
 
     def compute(claim: Claim) -> UnitResult:
         (step,) = claim.unit.steps
-        return {"held": [] if store.ensure(step, sleep, {}) else [step.fingerprint]}
+        return {"held": [step.fingerprint] if store.ensure(step, sleep, {}) == "held" else []}
 
     return dearest_first(units, plan, seconds, host), compute
 
@@ -98,7 +90,7 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
     base = MODELS.parse({"name": "toy_llama"}, "perf")
     method = METHODS.parse({"name": "none"}, "perf")
     model = extend(base.initialise(0).eval(), base, method, target=512)
-    step = make_step(_Spec("cell", NUMBER), "long", {}, {"benchmark": "perplexity"})
+    step = make_step("cell", 1, {"number": NUMBER}, "long", {}, {"benchmark": "perplexity"})
     tokens = np.repeat(np.arange(NUMBER, dtype=np.uint32), LENGTH)
     windows = Windows(Stream(tokens), np.arange(NUMBER) * LENGTH, LENGTH)
 
@@ -111,7 +103,7 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
     def compute(claim: Claim) -> UnitResult:
         if claim.unit.assists:
             return {"computed": assist(store.parts(step), model), "held": []}
-        return {"held": [] if store.ensure(step, score, {}) else [step.fingerprint]}
+        return {"held": [step.fingerprint] if store.ensure(step, score, {}) == "held" else []}
 
     return [Unit("long", step.kind, (step,))], compute
 

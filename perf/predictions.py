@@ -35,7 +35,7 @@ from transformers import AutoModelForCausalLM, masking_utils
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Training
-from lce_core.study.cost import H100_PEAK_FLOPS, matmul_parameters, num_parameters, training_flops
+from lce_core.study.cost import matmul_parameters, num_parameters, training_flops
 from lce_core.training import fallbacks, recomputation
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
@@ -45,6 +45,8 @@ ROWS_PER_STEP = 256
 """Rows of a step in recipe lceg_code."""
 H100_BYTES = 85_000_000_000
 """Memory that the driver of an 80 GB H100 reports."""
+H100_PEAK_FLOPS = 989e12
+"""Dense bf16 peak in FLOP/s, from the data sheet."""
 GPU = torch.device("cuda", 0)
 
 

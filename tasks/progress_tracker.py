@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lce_core.study.pricing.time_left import Running
+from lce_core.study.pricing.calibration import Running
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import is_held
-from lce_core.store.listing import Listing
 from lce_core.store.parts import folders_asking
 from lce_core.store.records import Record
-from lce_core.store.steps import Step
+from lce_core.store.steps import Listing, Step
 from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 

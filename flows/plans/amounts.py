@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from flows.plans.pricing import Price, Prices
 from lce_core import formats
-from lce_core.study.pricing.device_types import DEVICE_TYPES
-from lce_core.study.pricing.speed import from_data_sheet
+from lce_core.study.pricing.speed import DEVICE_TYPES
 
 GPU_HOURS_OF = "a100"
 """GPU that stands for "a GPU" on a machine without one: in GPU-hours and budgets in gpuh."""
@@ -15,7 +14,7 @@ def gpu_seconds(price: Price, prices: Prices) -> float:
     """Return the seconds on the GPU of `prices`, or on an A100 (by its data sheet) for a CPU."""
     if prices.speed.device in DEVICE_TYPES:
         return price.seconds
-    return from_data_sheet(DEVICE_TYPES[GPU_HOURS_OF]).evaluation.seconds(price.cost)
+    return DEVICE_TYPES[GPU_HOURS_OF].evaluation.seconds(price.cost)
 
 
 def time_of(price: Price, prices: Prices) -> str:

@@ -24,7 +24,7 @@ from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.plan import PlannedCell, StudyPlan
-from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.pricing.speed import DEVICE_TYPES
 from lce_core.study.progress import StepState, needed_steps
 
 Unit = Literal["gpuh", "cpuh", "h"]

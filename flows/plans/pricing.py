@@ -12,15 +12,18 @@ from functools import cached_property
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
+from lce_core.study.cost import StepCost, total_cost
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.calibration import Calibration, group_of
-from lce_core.study.pricing.device_types import device_type_of
-from lce_core.study.pricing.finished import finished_on
+from lce_core.study.pricing.calibration import Calibration, Predicted, TimeLeft, group_of
 from lce_core.study.pricing.passed_once import shares_of_text
-from lce_core.study.pricing.speed import Speed, calibration_of, speed_of
-from lce_core.study.pricing.time_left import Predicted, TimeLeft
+from lce_core.study.pricing.speed import (
+    Speed,
+    calibration_of,
+    device_type_of,
+    finished_on,
+    speed_of,
+)
 from lce_core.study.progress import StepState
-from lce_core.study.step_cost import StepCost, total_cost
 from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
 from lce_core.study.units import units_to_do
 from tasks.ray_engine.cluster import machines_for
@@ -117,8 +120,7 @@ def device_here(execution: Execution) -> str:
     here = machines_for(execution)
     if not here.num_gpus:
         return "cpu"
-    known = device_type_of(here.gpu_name)
-    return known.name if known else UNKNOWN_GPU
+    return device_type_of(here.gpu_name) or UNKNOWN_GPU
 
 
 def slots_here(execution: Execution, device: str | None = None) -> int:

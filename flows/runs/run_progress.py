@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lce_core import formats
-from lce_core.study.pricing.time_left import Predicted, TimeLeft
+from lce_core.study.pricing.calibration import Predicted, TimeLeft
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 

@@ -100,7 +100,7 @@ def fetch(
     from lce_core.store.artifacts import Store
 
     if address := rows_address(Path(name)):
-        from lce_core.hub_rows import fetch_rows
+        from lce_core.hub import fetch_rows
 
         for file in fetch_rows(address):
             say(f"{name}: {file}")

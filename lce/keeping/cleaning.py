@@ -11,7 +11,7 @@ from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Garbage, collect_garbage, find_garbage
-from lce_core.study.reachable import roots_of
+from lce_core.study.lock import roots_of
 
 GIGABYTE = 10**9
 

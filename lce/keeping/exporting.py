@@ -19,7 +19,7 @@ from lce_core.store.file_facts import FileFacts
 from lce_core.store.records import WEIGHTS, Record
 from lce_core.store.steps import Step
 from lce_core.study.plan import PlannedCell, StudyPlan
-from lce_core.study.published import published_folder
+from lce_core.study.plan_checks import published_folder
 from lce_core.study.step_kinds import CellSpec, SearchSpec, spec_of
 from lce_core.study.variants import variant_name
 

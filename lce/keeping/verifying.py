@@ -46,7 +46,7 @@ def verify_study(
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
     done = _done(store, [cell.step for cell in plan.cells if cell.step], plan)
-    drawn = sampled(list(done), lambda one: one, sample, seed)
+    drawn = sampled(list(done), sample, seed)
     if not drawn:
         raise SpecError(
             study,

@@ -13,14 +13,14 @@ from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.registry import Plugin
-from lce_core.study.cost import attention_flops
-from lce_core.study.recipes import Recipe, load_recipe, recipe_names
-from lce_core.study.step_cost import (
+from lce_core.study.cost import (
+    attention_flops,
     cached_tokens,
     evaluation_cost,
     keys_of_last,
     relative_attention,
 )
+from lce_core.study.study_file import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
 

@@ -11,7 +11,7 @@ from lce_core.benchmarks import BENCHMARKS
 from lce_core.corpora import CORPORA
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.study.recipes import load_recipe, recipe_names
+from lce_core.study.study_file import load_recipe, recipe_names
 
 
 def methods(*, as_json: bool = False) -> None:

@@ -13,8 +13,8 @@ from lce_core.corpora import CORPORA
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import Registry
-from lce_core.study.recipes import recipe_names
 from lce_core.study.spec import StudySpec
+from lce_core.study.study_file import recipe_names
 
 Schema = dict[str, Any]
 

@@ -21,7 +21,7 @@ from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import detectable_difference
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.pricing.speed import DEVICE_TYPES
 from lce_core.study.step_kinds import CellSpec
 from lce_core.terminal import WIDTH
 

@@ -24,10 +24,10 @@ from lce.views.planning import Inspection
 from lce_core import formats
 from lce_core.statistics.significance import looks_in_words
 from lce_core.store.steps import Step
+from lce_core.study.cost import StepCost, reference_flops
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import in_short
 from lce_core.study.progress import Change
-from lce_core.study.step_cost import StepCost, reference_flops
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec
 from lce_core.study.variants import variant_label, variant_name
 

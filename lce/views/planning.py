@@ -18,11 +18,11 @@ from lce_core.store.artifacts import Store
 from lce_core.store.failures import folders_of
 from lce_core.store.lease import Holder, holders
 from lce_core.store.steps import Step
+from lce_core.study.lock import ids_before
 from lce_core.study.looks import without_settled
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.plan_diff import Orphan, compare
 from lce_core.study.progress import Change, StepState, inspect, needed_steps
-from lce_core.study.reachable import ids_before
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
 from lce_core.store.steps import Step
-from lce_core.study.pricing.time_left import Running
+from lce_core.study.pricing.calibration import Running
 from lce_core.study.states import STATES
 from lce_core.study.variants import variant_label
 from lce_core.terminal import WIDTH

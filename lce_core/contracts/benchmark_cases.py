@@ -1,7 +1,7 @@
 """Small evaluations (cases) on which `lce check` tests a benchmark.
 
-The model is the toy Llama with random weights and the text is synthetic. Prompts made of sentences
-use a small tokenizer with a beginning-of-text token.
+The model is the toy Llama with random weights. The held-out text is synthetic: random bytes, or a
+story for prompts made of sentences, which use a small tokenizer with a beginning-of-text token.
 """
 
 from __future__ import annotations
@@ -14,18 +14,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import Benchmark, CellRequest, DataSet, Prompt, PromptBenchmark
 from lce_core.contracts.plugins import built
-from lce_core.contracts.toy_text import STORY, Streams, streams
 from lce_core.errors import UnavailableError
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+
+STORY = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Held-out text in memory, with the interface that benchmarks use: token ids by domain."""
+
+    tokens: dict[str, NDArray[np.uint32]]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        return tuple(self.tokens)
+
+    def stream(self, domain: str) -> NDArray[np.uint32]:
+        return self.tokens[domain]
+
+    def document_starts(self, domain: str) -> NDArray[np.int64]:
+        """Return the index of each document's first token (documents,): one every 1,500 tokens."""
+        return np.arange(0, len(self.tokens[domain]), 1500)
+
+
+def streams(size: int = 20_000) -> Streams:
+    """Return held-out text of two domains with `size` random bytes each, equal in all calls."""
+    rng = np.random.default_rng(11)
+    code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
+    return Streams({"code": code, "prose": prose})
+
 
 Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
 """Function that returns, by name, the folder of each given data set that is on this machine."""

@@ -25,6 +25,7 @@ from lce_core.contracts import plugins
 from lce_core.contracts.benchmark_cases import (
     TOY,
     Case,
+    Streams,
     alike,
     cases,
     evaluated_tasks,
@@ -37,7 +38,6 @@ from lce_core.contracts.benchmark_cases import (
     uniform_model,
     wordy_model,
 )
-from lce_core.contracts.toy_text import Streams
 from lce_core.errors import UnavailableError
 
 RANGES: dict[str, tuple[float, float]] = {

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from itertools import accumulate
+from typing import ClassVar
 
 import torch
 
 from lce_core.attention import AttentionScheme, Distance, LayerAttention
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import FullCausal
-from lce_core.contracts.tiny_models import VOCABULARY
+from lce_core.contracts.tiny_models import logits
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.methods import Method, TokenInsertion
 from lce_core.rope import RopeGeometry
@@ -103,15 +103,8 @@ def in_pieces(extended: ExtendedModel, ids: torch.Tensor) -> torch.Tensor:
     Half of the text is read at once, then single tokens alternate with pieces of four tokens.
     """
     length = ids.shape[1]
-    extended.begin_request(length)
-    cache, head = extended.new_cache(length), extended.model.get_output_embeddings()
-    edges = [0]
-    for size in (length // 2, *[1, 4] * length):
-        edges.append(min(length, edges[-1] + size))
-    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges) if a < b]
-    whole: Any = head(torch.cat(parts, dim=1))
-    joined: torch.Tensor = whole[..., :VOCABULARY]
-    return joined
+    cuts = [cut for cut in accumulate((length // 2, *[1, 4] * length)) if cut < length]
+    return logits(extended, ids, tuple(cuts), preallocated=True)
 
 
 def same_as_dense(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:

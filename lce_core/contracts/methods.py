@@ -17,10 +17,17 @@ from pydantic import ValidationError
 from lce_core.attention import LayerAttention
 from lce_core.contracts import plugins
 from lce_core.contracts.dense import AtPositions, as_if_dense, in_pieces, same_as_dense
-from lce_core.contracts.method_trials import (
+from lce_core.contracts.plugins import built
+from lce_core.contracts.tiny_models import (
+    BASES,
     FAR,
     LAYERS,
+    TARGET,
+    TRAINED,
+    VOCABULARY,
     Example,
+    Tiny,
+    TinyGrouped,
     as_if_grouped,
     at,
     behaviour,
@@ -30,24 +37,15 @@ from lce_core.contracts.method_trials import (
     keys,
     layers,
     length_in_reach,
+    logits,
     name_of,
     refused,
     repeated_heads,
     rows_of,
     schemes,
-    with_another_value,
-)
-from lce_core.contracts.plugins import built
-from lce_core.contracts.tiny_models import (
-    BASES,
-    TARGET,
-    TRAINED,
-    VOCABULARY,
-    Tiny,
-    TinyGrouped,
-    logits,
     stock,
     tokens,
+    with_another_value,
 )
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import OfMethod

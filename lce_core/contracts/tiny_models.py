@@ -1,22 +1,34 @@
-"""Tiny random Llama (MHA, GQA) and Phi models, and the outputs of extended ones."""
+"""Tiny random models (Llama with MHA and GQA, Phi), and other inputs for the checks of methods."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalLM
 
+from lce_core.attention import LayerAttention
+from lce_core.contracts.plugins import built
 from lce_core.errors import SpecError
+from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.extended_model import ExtendedModel
-from lce_core.methods import Method
+from lce_core.extension.extending import extend
+from lce_core.methods import Method, layers_of
 from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+Example = Mapping[str, Any]
+Extended = list[tuple[LanguageModel, ExtendedModel]]
 
 VOCABULARY = 50
 TRAINED = 16
 TARGET = 64
+LAYERS = 4
+"""Four layers show methods that treat every second or fourth layer differently."""
+FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
 class Tiny(LanguageModel):
@@ -88,15 +100,207 @@ def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
-def logits(extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] = ()) -> torch.Tensor:
-    """Return the logits of one request (batch, length, VOCABULARY), split into chunks at `cuts`."""
+def logits(
+    extended: ExtendedModel,
+    ids: torch.Tensor,
+    cuts: tuple[int, ...] = (),
+    *,
+    preallocated: bool = False,
+) -> torch.Tensor:
+    """Return the logits of one request (batch, length, VOCABULARY), split into chunks at `cuts`.
+
+    Chunks share a cache of transformers, or the model's own `preallocated` one.
+    """
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()
     if not cuts:
         whole: torch.Tensor = head(extended.hidden_states(ids))
         return whole[..., :VOCABULARY]
-    cache = DynamicCache()
+    cache = extended.new_cache(ids.shape[1]) if preallocated else DynamicCache()
     edges = [0, *cuts, ids.shape[1]]
     parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)]
     joined: torch.Tensor = head(torch.cat(parts, dim=1))
     return joined[..., :VOCABULARY]
+
+
+def rows_of(lengths: ContextLengths) -> list[ContextLengths]:
+    """Return the lengths with training rows of 2 tokens, the trained and the target context."""
+    return [replace(lengths, request=n) for n in (2, lengths.trained, lengths.target)]
+
+
+def at(request: int) -> ContextLengths:
+    return ContextLengths(TRAINED, TARGET, request)
+
+
+def fitting(method: Method) -> list[LanguageModel]:
+    """Return the tiny models, the plain Llama among them, that the method's parameters accept."""
+    found = [base for base in BASES if fits(method, base)]
+    if BASES[0] not in found:
+        method.check(BASES[0].geometry, at(TARGET))
+    return found
+
+
+def extended_models(plugin: type[Method], example: Example) -> Extended:
+    method = built(plugin, example)
+    return [
+        (base, _taught(extend(stock(base), base, method, target=TARGET)))
+        for base in fitting(method)
+    ]
+
+
+def length_in_reach(extended: ExtendedModel) -> int:
+    """Return the length of test texts: 40 tokens, or the longest request the method supports."""
+    reach = extended.method.reach(extended.geometry, at(TARGET))
+    length = 40 if reach is None else min(40, reach)
+    assert length > TRAINED, f"a reach of {reach} tokens is not beyond the trained {TRAINED}"
+    return length
+
+
+def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
+    """Return the schemes that the method defines for inference and, if `training`, for training."""
+    found = {*layers(method, geometry, at(TARGET))}
+    if training:
+        found |= {*layers(method, geometry, at(TARGET), training=True)}
+    return [layer.scheme for layer in found if layer.scheme is not None]
+
+
+def layers(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool = False
+) -> tuple[LayerAttention, ...]:
+    return layers_of(method, geometry, lengths, LAYERS, training=training)
+
+
+def keys(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[object]:
+    """Return for each layer a value that is equal if frequencies and attention are."""
+    return [layer.key for layer in layers(method, geometry, lengths)]
+
+
+def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
+    worst = (found - expected).abs().max().item()
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9), f"{where}: off by {worst:.3g}"
+
+
+def refused(call: Callable[[], Any], words: str) -> None:
+    message = ""
+    try:
+        call()
+    except SpecError as error:
+        message = str(error)
+    if words not in message:
+        raise AssertionError(f"got the error {message or 'none'!r}; expected one with {words!r}")
+
+
+def name_of(base: LanguageModel) -> str:
+    return type(base).__name__
+
+
+def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
+    """Return other values to try for the parameter `name`, of the same type as `value`.
+
+    For None, which has no type, these are numbers and any choices that the schema names.
+    """
+    choices = plugin.model_json_schema()["properties"][name]
+    enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
+    found: list[Any] = [one for enum in enums for one in enum if one != value]
+    match value:
+        case bool():
+            found += [not value]
+        case int():
+            found += [value + 1, 2 * value, max(1, value // 2)]
+        case float():
+            found += [1.5 * value, value / 2]
+        case tuple():
+            found += [[1.25 * one for one in value], [*value[::-1]]]
+        case None:
+            found += [2, 2.0, 4, 4.0, 0.5, 8]
+    return found
+
+
+def behaviour(method: Method) -> list[Any]:
+    outputs: list[Any] = [method.lora()]
+    for geometry in (*(base.geometry for base in BASES), *FAR):
+        trained = geometry.trained_context
+        for request in (trained, 4 * trained, 64 * trained):
+            lengths = ContextLengths(trained, 4 * trained, request)
+            try:
+                method.check(geometry, lengths)
+            except SpecError as error:
+                outputs.append(str(error))
+                continue
+            outputs += _outputs(method, geometry, lengths)
+    return outputs
+
+
+def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
+    outputs: list[Any] = [keys(method, geometry, lengths), method.insertion(geometry)]
+    outputs += [method.training_attention(geometry, lengths), method.reach(geometry, lengths)]
+    outputs += [method.stages(lengths), method.length_dependent(geometry, lengths)]
+    rows = [method.training_positions(seed, row) for seed in range(4) for row in rows_of(lengths)]
+    outputs += [None if positions is None else list(positions) for positions in rows]
+    if method.rotary is not None and geometry in [base.geometry for base in BASES]:
+        outputs += _learned(method, geometry, lengths)
+    return outputs
+
+
+def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
+    """Return the frequencies that the method's rotary module computes from random parameters."""
+    base = next(base for base in BASES if base.geometry == geometry)
+    extended = _taught(extend(stock(base), base, method, target=lengths.target))
+    extended.begin_request(lengths.request)
+    return [extended.model.model.rotary_emb.table.inv_freq.tolist()]
+
+
+def _taught(extended: ExtendedModel) -> ExtendedModel:
+    """Draw the parameters that the method adds, as if they were trained."""
+    generator = torch.Generator().manual_seed(3)
+    for weight in extended.model.model.rotary_emb.parameters():
+        weight.copy_(0.1 * torch.randn(weight.shape, generator=generator))
+    return extended
+
+
+def with_another_value(
+    plugin: type[Method], example: Example, name: str
+) -> list[tuple[Method, Method]]:
+    method = built(plugin, example)
+    values = [one[name] for one in plugin.examples if name in one]
+    values = values or perturbed(getattr(method, name), plugin, name)
+    others = [{**example, name: value} for value in values]
+    if not plugin.model_fields[name].is_required():
+        others.append({key: value for key, value in example.items() if key != name})
+    found = []
+    for parameters in others:
+        try:
+            other = built(plugin, parameters)
+        except ValueError:
+            continue
+        if other != method:
+            found.append((method, other))
+    return found
+
+
+def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
+    """Return a weight of `TinyGrouped` with each key-value head twice, as `Tiny` stores it."""
+    if not name.endswith(("k_proj.weight", "v_proj.weight")):
+        return weight
+    heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
+    whole: torch.Tensor = heads.repeat_interleave(2, dim=0).flatten(0, 1)
+    return whole
+
+
+def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
+    """Return a copy of the method that computes the frequencies for `geometry` in every model.
+
+    `check_grouped_heads` compares two models that differ only in the number of key-value heads.
+    """
+    kind = type(method)
+
+    class Twin(kind):  # type: ignore[misc, valid-type]
+        def rope_table(self, _: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+            table: RopeTable = super().rope_table(geometry, lengths)
+            return table
+
+        def check(self, _: RopeGeometry, lengths: ContextLengths) -> None:
+            super().check(geometry, lengths)
+
+    twin: Method = Twin.model_validate(method.model_dump(exclude_unset=True))
+    return twin

@@ -25,8 +25,7 @@ from lce_core.corpora._files import ListedDomains, files_below, require_utf8_nam
 from lce_core.corpora._rows import ROW_FORMATS, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
-from lce_core.hub import is_address, listed, rows_address
-from lce_core.hub_rows import split_files
+from lce_core.hub import is_address, listed, rows_address, split_files
 from lce_core.registry import Source
 from lce_core.store.file_facts import sha256_of
 

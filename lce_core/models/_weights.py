@@ -12,8 +12,7 @@ from typing import Any
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.store.file_facts import sha256_of
-from lce_core.store.odd_files import odd_kind, read_file
-from lce_core.store.plain_text import writable
+from lce_core.store.odd_files import odd_kind, read_file, writable
 
 VERSION = 2
 """Version of the digest's rule. Version 1 read only the start and end of large files."""

@@ -40,14 +40,14 @@ from lce_core.store.failures import FailureNotes, classify, disk_full
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.lease import Lease
-from lce_core.store.listing import Listing, find
 from lce_core.store.odd_files import follow_folder, make_folder, no_folder, remove
 from lce_core.store.parts import Parts
 from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
-from lce_core.store.steps import Step
+from lce_core.store.steps import Listing, Step, visible_names
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
+_FOLDERS = ("artifacts", "progress", "failures", "leases", "studies", "prompts", "cache")
 
 
 @dataclass
@@ -68,14 +68,6 @@ class Attempt:
     """Code of the user's own plug-ins in the step's spec."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The step's record, and whether this call of `Store.ensure` computed it."""
-
-    record: Record
-    status: Literal["existing", "computed"]
-
-
 class Store:
     """Access to the files of one home folder (LCE_HOME): artifacts, leases, plans, caches."""
 
@@ -91,15 +83,7 @@ class Store:
             if os.path.lexists(path) and not path.is_dir():
                 raise _unwritable(self.home, f"{path}, which is not a folder")
         try:
-            for name in (
-                "artifacts",
-                "progress",
-                "failures",
-                "leases",
-                "studies",
-                "prompts",
-                "cache",
-            ):
+            for name in _FOLDERS:
                 make_folder(self.home / name)
             for kind in (self.home / "artifacts").iterdir():
                 if not kind.is_dir():
@@ -141,13 +125,16 @@ class Store:
         named = self.named(step)
         if named.is_dir():
             return named
-        if listing is not None:
-            return listing.find(step.fingerprint, step.kind) or named
-        return self.find(step.fingerprint, step.kind) or named
+        return (listing or self).find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
         """Return the artifact folder with this fingerprint or id and kind, if any."""
-        return find(self.home / "artifacts", fingerprint, kind)
+        artifacts = self.home / "artifacts"
+        for folder in visible_names(artifacts) if kind is None else (kind,):
+            for name in visible_names(artifacts / folder):
+                if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):
+                    return artifacts / folder / name
+        return None
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
         """Return the step's record if its artifact is complete and undamaged, else None."""
@@ -175,8 +162,7 @@ class Store:
         return not record.has_weights_elsewhere(folder) and self.is_intact(folder, record)
 
     def is_intact(self, folder: Path, record: Record) -> bool:
-        files = record.files_in(folder).items()
-        return all(self._is_intact(folder / name, entry) for name, entry in files)
+        return record.fault_in(folder, self.file_facts.sha256) is None
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and readable record, by path, without checking files."""
@@ -201,28 +187,29 @@ class Store:
         step: Step,
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
-    ) -> Outcome | None:
-        """Return the step's record; compute the step first if it has no undamaged artifact.
+    ) -> Literal["existing", "computed", "held"]:
+        """Compute the step if it has no undamaged artifact and no other live process computes it.
 
         `run` writes files into `Attempt.out` and returns `Record.result`. Its error is saved in
-        `failures` and raised again. Returns None if another live process is computing the step.
+        `failures` and raised again. Returns "held" if another live process is computing the step.
 
         Raises:
           LeaseLostError: if another process took over the lease during the computation.
           OSError: if a file cannot be written, for example on a full disk.
         """
-        if record := self.record(step):
-            return Outcome(record, "existing")
+        if self.record(step):
+            return "existing"
         lease = Lease.acquire(self.home / "leases", step.id)
         if lease is None:
-            return None
+            return "held"
         with lease:
             if lease.is_takeover:  # of a dead process, so nobody writes into its folders
                 for left in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
                     remove(left)
-            if record := self.record(step):
-                return Outcome(record, "existing")
-            return Outcome(self._compute(step, run, lease, execution), "computed")
+            if self.record(step):
+                return "existing"
+            self._compute(step, run, lease, execution)
+        return "computed"
 
     def adopt(self, folder: Path, record: Record) -> Record | None:
         """Move an artifact that another home computed, with checked files, into this store.
@@ -271,7 +258,7 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         lease: Lease,
         execution: Mapping[str, Any],
-    ) -> Record:
+    ) -> None:
         final = self.path(step)
         folder = final.parent / f"{ATTEMPT}{step.id}-{uuid.uuid4().hex[:8]}"
         attempt = Attempt(step, folder, self.home / "progress" / step.id)
@@ -306,15 +293,6 @@ class Store:
             raise
         self.failures.forget(step.id)
         shutil.rmtree(attempt.progress, ignore_errors=True)
-        return record
-
-    def _is_intact(self, path: Path, entry: FileEntry) -> bool:
-        try:
-            if path.stat().st_size != entry.bytes:
-                return False
-            return self.file_facts.sha256(path) == entry.sha256
-        except OSError:
-            return False
 
 
 def _unwritable(home: Path, got: str) -> SpecError:

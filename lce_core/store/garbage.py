@@ -27,6 +27,7 @@ from lce_core.store.lease import holders, is_held, locked
 from lce_core.store.odd_files import make_folder, remove
 from lce_core.store.parts import PART_LEASES
 from lce_core.store.records import Record
+from lce_core.store.steps import closure
 
 _NAMED = re.compile(rf".+-[0-9a-f]{{{ID_DIGITS}}}")
 
@@ -77,9 +78,7 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
         for folder in folders
     ]
     found += [
-        Garbage(folder, "attempt", 0, "its process is dead")
-        for folder in store.home.glob(f"artifacts/*/{ATTEMPT}*")
-        if not is_held(store.home / "leases", folder.name.removeprefix(ATTEMPT).split("-")[0])
+        Garbage(folder, "attempt", 0, "its process is dead") for folder in _dead_attempts(store)
     ]
     found += _of_steps(store, held, needed, roots)
     found += _prompts(store, prompt_bytes)
@@ -118,6 +117,13 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
     return garbage
 
 
+def _dead_attempts(store: Store) -> list[Path]:
+    """Return the unfinished artifacts without a live lease on any host."""
+    leases, attempts = store.home / "leases", sorted(store.home.glob(f"artifacts/*/{ATTEMPT}*"))
+    ids = (attempt.name.removeprefix(ATTEMPT).split("-")[0] for attempt in attempts)
+    return [attempt for attempt, one in zip(attempts, ids, strict=True) if not is_held(leases, one)]
+
+
 def _holdings(store: Store) -> _Holdings:
     held = _Holdings()
     for folder in sorted(store.home.glob("artifacts/*/*")):
@@ -131,19 +137,16 @@ def _holdings(store: Store) -> _Holdings:
 
 
 def _needed(held: _Holdings, roots: Roots) -> set[str]:
-    needed: set[str] = set()
-    waiting = [
+    def parents(step_id: str) -> list[str]:
+        record = held.records.get(step_id)
+        return [parent[:ID_DIGITS] for parent in record.parents.values()] if record else []
+
+    kept = [
         step_id
         for step_id in held.folders
         if roots.include(step_id, held.records[step_id].axes if step_id in held.records else {})
     ]
-    while waiting:
-        step_id = waiting.pop()
-        if step_id not in needed:
-            needed.add(step_id)
-            if record := held.records.get(step_id):
-                waiting += [parent[:ID_DIGITS] for parent in record.parents.values()]
-    return needed
+    return closure(kept, parents)
 
 
 def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
@@ -216,10 +219,9 @@ def sweep(store: Store) -> list[str]:
     """
     swept, leases = [], store.home / "leases"
     with locked(leases):
-        for folder in sorted((store.home / "artifacts").glob(f"*/{ATTEMPT}*")):
-            if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
-                remove(folder)
-                swept.append(folder.name)
+        for folder in _dead_attempts(store):
+            remove(folder)
+            swept.append(folder.name)
         stored, of_parts = store.listing().ids, set(leases.glob(PART_LEASES))
 
         def is_finished(step_id: str) -> bool:

@@ -85,12 +85,9 @@ def holders(folder: Path) -> dict[str, Holder]:
         held = _read(path)
         if held is not None and is_alive(*held):
             content = held[0]
-            host, pid, since = (content.get(name) for name in ("host", "pid", "since"))
-            found[path.stem] = Holder(
-                str(host),
-                pid if isinstance(pid, int) else 0,
-                since if isinstance(since, int | float) else None,
-            )
+            since = content.get("since")
+            known = since if isinstance(since, int | float) else None
+            found[path.stem] = Holder(content["host"], content["pid"], known)
     return found
 
 

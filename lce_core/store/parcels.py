@@ -177,19 +177,15 @@ def plan_digest(step_ids: Iterable[str]) -> str:
 def fault_of(folder: Path, kind: str) -> str | None:
     """Return why an extracted artifact must not be imported, or None.
 
-    Unlike `what_is_wrong`, read every byte, and compare the record with the folder's name, too.
+    Read every byte, and compare the record with the names of the folder and its files.
     """
-    if wrong := what_is_wrong(folder):
+    if wrong := what_is_wrong(folder, sha256_file):
         return wrong
     record = Record.read(folder)
     if (kind, folder.name) != (record.kind, f"{record.name}-{record.fingerprint[:ID_DIGITS]}"):
         return f"its record is that of {record.kind} {record.name}-{record.fingerprint[:ID_DIGITS]}"
-    files = record.files_in(folder)
-    for name, entry in files.items():
-        if sha256_file(folder / name) != entry.sha256:
-            return f"the content of {name} is not what its record says"
     present = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}
-    if unknown := sorted(present - {RECORD, *files}):
+    if unknown := sorted(present - {RECORD, *record.files_in(folder)}):
         return f"its record does not list {unknown[0]}"
     return None
 

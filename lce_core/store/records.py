@@ -12,15 +12,20 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lce_core.environment import numeric_switches, passed
-from lce_core.store.odd_files import json_object, read_file, write_file
-from lce_core.store.plain_text import lone_surrogates, may_have_surrogates
+from lce_core.store.odd_files import (
+    json_object,
+    lone_surrogates,
+    may_have_surrogates,
+    read_file,
+    write_file,
+)
 from lce_core.store.steps import Step
 
 RECORD = "record.json"
@@ -153,6 +158,31 @@ class Record(BaseModel):
         if not weights or os.path.lexists(folder / WEIGHTS):
             return self.files
         return {name: entry for name, entry in self.files.items() if name not in weights}
+
+    def fault_in(self, folder: Path, digest: Callable[[Path], str] | None = None) -> str | None:
+        """Return the first fault of an artifact's files such as "weights.bin is missing", or None.
+
+        Checks their sizes, and their sha256 if `digest` returns it. Absent weights are no fault
+        (`files_in`).
+        """
+        files = self.files_in(folder)
+        for name, entry in files.items():
+            try:
+                size = (folder / name).stat().st_size
+            except OSError:
+                return f"{name} is missing"
+            if size != entry.bytes:
+                return f"{name} has {size} bytes; its record says {entry.bytes}"
+        if digest is None:
+            return None
+        for name, entry in files.items():
+            try:
+                sha256 = digest(folder / name)
+            except OSError as error:
+                return f"{name} cannot be read ({error.strerror})"
+            if sha256 != entry.sha256:
+                return f"the content of {name} is not what its record says"
+        return None
 
     def has_weights_elsewhere(self, folder: Path) -> bool:
         return len(self.files_in(folder)) < len(self.files)

@@ -28,10 +28,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
-from lce_core.store.listing import Listing
-from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
-from lce_core.store.plain_text import lone_surrogates, may_have_surrogates, writable
+from lce_core.store.odd_files import (
+    lone_surrogates,
+    make_folder,
+    may_have_surrogates,
+    read_file,
+    read_mapping,
+    writable,
+    write_file,
+)
 from lce_core.store.records import write_json
+from lce_core.store.steps import Listing
 
 PLAN = "plan.json"
 EARLIER = "earlier.json"
@@ -202,7 +209,12 @@ class StudyFolders:
         return found
 
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return looks(self._folder / plan["study"], plan) if "looks" in plan else []
+        """Return the recorded looks at the plan's own version of the expectations."""
+        if "looks" not in plan:
+            return []
+        _, digest = _registered(plan)
+        found = _all_looks(self._folder / plan["study"])
+        return [one for one in found if one["sha256"] == digest]
 
     def latest_looks(self) -> dict[str, list[dict[str, Any]]]:
         found = {}
@@ -337,11 +349,6 @@ def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
 
 def registrations(folder: Path) -> list[dict[str, Any]]:
     return _entries(folder / EXPECTATIONS, "registrations", _Registration)
-
-
-def looks(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    _, digest = _registered(plan)
-    return [one for one in _all_looks(folder) if one["sha256"] == digest]
 
 
 def _all_looks(folder: Path) -> list[dict[str, Any]]:

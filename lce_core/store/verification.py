@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
@@ -25,8 +25,6 @@ from lce_core.store.odd_files import make_folder, read_file
 from lce_core.store.records import Record, SealError, write_json
 
 VERIFICATIONS = "verifications"
-
-T = TypeVar("T")
 
 
 class _Section(BaseModel):
@@ -77,10 +75,8 @@ class Verification(_Section):
     """Why the cell could not be recomputed."""
 
 
-def sampled(
-    steps: Sequence[T], fingerprint_of: Callable[[T], str], sample: str, seed: int
-) -> list[T]:
-    """Return a random sample of steps ("5%", rounded up, or a number), in the order of `steps`.
+def sampled(steps: Sequence[str], sample: str, seed: int) -> list[str]:
+    """Return a random sample of fingerprints ("5%", rounded up, or a number), in their order.
 
     The smallest hashes of seed and fingerprint are chosen, so that the sample of a grown study
     contains mostly the same cells as before.
@@ -99,11 +95,11 @@ def sampled(
             "write, for example, 5% or 20",
         )
 
-    def draw(step: T) -> str:
-        return hashlib.sha256(f"{seed} {fingerprint_of(step)}".encode()).hexdigest()
+    def draw(step: str) -> str:
+        return hashlib.sha256(f"{seed} {step}".encode()).hexdigest()
 
-    drawn = {fingerprint_of(step) for step in sorted(steps, key=draw)[:count]}
-    return [step for step in steps if fingerprint_of(step) in drawn]
+    drawn = set(sorted(steps, key=draw)[:count])
+    return [step for step in steps if step in drawn]
 
 
 def compare(
@@ -220,10 +216,10 @@ class Reread:
     """Description of the damage by artifact folder."""
 
 
-def what_is_wrong(folder: Path) -> str | None:
+def what_is_wrong(folder: Path, digest: Callable[[Path], str] | None = None) -> str | None:
     """Return the first fault of an artifact such as "weights.bin is missing", or None.
 
-    Checks record and sizes and reads no files. Absent weights are no fault (`Record.files_in`).
+    `digest` is as in `Record.fault_in`.
     """
     try:
         record = Record.read(folder)
@@ -231,14 +227,7 @@ def what_is_wrong(folder: Path) -> str | None:
         return "its record.json was changed after it was written"
     except (OSError, ValueError):
         return "its record.json cannot be read"
-    for name, entry in record.files_in(folder).items():
-        try:
-            size = (folder / name).stat().st_size
-        except OSError:
-            return f"{name} is missing"
-        if size != entry.bytes:
-            return f"{name} has {size} bytes; its record says {entry.bytes}"
-    return None
+    return record.fault_in(folder, digest)
 
 
 def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
@@ -252,11 +241,17 @@ def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
     folders = [
         folder for folder in sorted((store.home / "artifacts").glob("*/[!.]*")) if folder.is_dir()
     ]
-    sizes = {folder: _size(folder) for folder in folders}
-    total = sum(sizes.values())
+    total = sum(map(_size, folders))
+
+    def digest(path: Path) -> str:
+        sha256 = store.file_facts.sha256(path, fresh=True)
+        found.num_bytes += path.stat().st_size
+        report(found.num_bytes, total)
+        return sha256
+
     try:
         for folder in folders:
-            wrong = what_is_wrong(folder) or _reread(store, folder, found, total, report)
+            wrong = what_is_wrong(folder, digest)
             if not folder.is_dir():
                 continue  # a concurrent run has moved the folder away
             found.num_artifacts += 1
@@ -265,21 +260,6 @@ def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
     finally:
         store.file_facts.save()
     return found
-
-
-def _reread(
-    store: Store, folder: Path, found: Reread, total: int, report: Callable[[int, int], None]
-) -> str | None:
-    for name, entry in Record.read(folder).files_in(folder).items():
-        try:
-            sha256 = store.file_facts.sha256(folder / name, fresh=True)
-        except OSError as error:
-            return f"{name} cannot be read ({error.strerror})"
-        found.num_bytes += entry.bytes
-        report(found.num_bytes, total)
-        if sha256 != entry.sha256:
-            return f"the content of {name} is not what its record says"
-    return None
 
 
 def _size(folder: Path) -> int:

@@ -4,20 +4,29 @@ A matrix product costs 2 FLOPs per weight and token. In a mixture of experts, on
 the token's active experts count. Attention (scores and weighted sum of values) costs 4 x layers x
 heads x head dimension FLOPs per pair of token and key. In a causal sequence of L tokens, a token
 attends to L / 2 keys on average. The backward pass of a matrix product costs twice its forward
-pass, or once if its weights receive no gradient. Recomputation does not count, so that
-`model_flops_utilisation` of runs with and without it can be compared. Embedding lookups count as
+pass, or once if its weights receive no gradient. Recomputation does not count, so that the model
+FLOPs utilisation (MFU) of runs with and without it can be compared. Embedding lookups count as
 free. Generating one token for each sequence of a batch reads all weights once (of the experts at
 most the active ones of each sequence), and all cached keys and values of the batch.
+
+The last functions divide a training budget, in tokens or FLOPs, into the optimizer steps of a
+variant's runs. A method with stages trains in several runs; its shares are fractions of all tokens.
 """
 
 from __future__ import annotations
 
-from lce_core.attention.schemes import SlidingWindow
-from lce_core.models import LanguageModel, ModelShape
-from lce_core.rope import RopeGeometry
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-H100_PEAK_FLOPS = 989e12
-"""Dense bf16 peak of one NVIDIA H100 or H200 in FLOP/s, from the data sheet."""
+from lce_core.attention import AttentionScheme
+from lce_core.attention.schemes import SlidingWindow
+from lce_core.data.sequences import Answers
+from lce_core.errors import SpecError
+from lce_core.execution import Execution
+from lce_core.methods import Method, own_layers
+from lce_core.models import LanguageModel, ModelShape
+from lce_core.rope import ContextLengths, RopeGeometry
 
 
 def matmul_parameters(shape: ModelShape, geometry: RopeGeometry, num_tokens: int = 1) -> int:
@@ -71,10 +80,226 @@ def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
     return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 
-def model_flops_utilisation(
-    tokens_per_second: float,
-    flops_per_token: float,
-    peak_flops: float = H100_PEAK_FLOPS,
+_BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
+"""Assumed for decoding in fp32; other batch sizes change the cost only slightly."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Cost of generated tokens, assuming that every answer has its maximum length."""
+
+    tokens: int = 0
+    flops: float = 0.0
+    bytes: float = 0.0
+    """Bytes read from memory: all weights once per decoding pass, and all cached keys and values of
+    the sequence for each generated token."""
+    layer_passes: int = 0
+    """Decoding passes times layers; each layer takes a fixed time to launch its kernels."""
+
+    def scaled(self, share: float) -> Decoding:
+        return Decoding(
+            round(share * self.tokens),
+            share * self.flops,
+            share * self.bytes,
+            round(share * self.layer_passes),
+        )
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Cost of a step: `tokens` in prompts or training rows, their `flops`, and cost of decoding."""
+
+    tokens: int = 0
+    flops: float = 0.0
+    decoding: Decoding = field(default_factory=Decoding)
+
+    def scaled(self, share: float) -> StepCost:
+        """Return a copy with scaled `tokens` and `flops`, but the same `decoding`."""
+        return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
+
+    @property
+    def all_flops(self) -> float:
+        return self.flops + self.decoding.flops
+
+
+def total_cost(costs: Sequence[StepCost]) -> StepCost:
+    """Return the sum without intermediate objects: a plan can have 100,000 steps."""
+    decoding = [cost.decoding for cost in costs]
+    return StepCost(
+        sum(cost.tokens for cost in costs),
+        sum(cost.flops for cost in costs),
+        Decoding(
+            sum(one.tokens for one in decoding),
+            sum(one.flops for one in decoding),
+            sum(one.bytes for one in decoding),
+            sum(one.layer_passes for one in decoding),
+        ),
+    )
+
+
+def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
+    """Return the cost of training all weights on `tokens` tokens in rows of `length` tokens."""
+    return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
+
+
+def finetune_cost(
+    model: LanguageModel, method: Method, target: int, tokens: int, length: int
+) -> StepCost:
+    """Return the cost of fine-tuning; the method determines attention and trained weights."""
+    weights, attention = _forward(model, method, target, length, training=True)
+    # With LoRA the frozen weights propagate gradients but receive none, so their backward pass
+    # costs one forward pass instead of two. The few weights of the adapters are not counted.
+    passes = 3 if method.lora() is None else 2
+    return StepCost(tokens, tokens * (passes * weights + 3 * attention))
+
+
+def evaluation_cost(
+    model: LanguageModel, method: Method, target: int, tokens: int, length: float
+) -> StepCost:
+    """Return the cost of scoring `tokens` tokens in sequences of mean length `length`."""
+    if not tokens:
+        return StepCost()
+    return StepCost(tokens, tokens * sum(_forward(model, method, target, length, training=False)))
+
+
+def relative_attention(
+    model: LanguageModel, method: Method, target: int, length: int, *, training: bool = False
 ) -> float:
-    """Return the model FLOPs utilisation (MFU) of one device, 0..1."""
-    return tokens_per_second * flops_per_token / peak_flops
+    """Return the attention FLOPs of a sequence as a share of full attention."""
+    attention = _forward(model, method, target, length, training=training)[1]
+    return attention / attention_flops(model.shape, model.geometry, length / 2)
+
+
+def cached_tokens(model: LanguageModel, method: Method) -> float:
+    """Return the number of tokens in the key-value cache per token of text."""
+    insertion = method.insertion(model.geometry)
+    return 1.0 if insertion is None else insertion.block / (insertion.block - 1)
+
+
+def decoding_cost(
+    model: LanguageModel,
+    method: Method,
+    target: int,
+    answers: Answers,
+    length: float,
+    precision: str,
+) -> Decoding:
+    """Return the cost of generating answers of maximum length to prompts of mean length `length`.
+
+    The prompt's forward pass already yields an answer's first token. In bf16 each prompt is
+    answered alone; in fp32 a batch has as many prompts as fit into a micro-batch.
+    """
+    tokens = answers.number * answers.longest
+    if answers.longest < 2 or not answers.number:
+        return Decoding(tokens)
+    half = precision == "bf16"
+    batch = 1 if half else max(1, min(answers.number, int(_BATCH_TOKENS / length)))
+    generated = answers.number * (answers.longest - 1)
+    passes = math.ceil(answers.number / batch) * (answers.longest - 1)
+    keys = keys_of_last(model, method, target, length + answers.longest / 2)
+    weights, element = matmul_parameters(model.shape, model.geometry), 2 if half else 4
+    read = matmul_parameters(model.shape, model.geometry, num_tokens=batch)
+    cached = keys * cache_elements(model.shape, model.geometry)
+    flops = 2.0 * weights + attention_flops(model.shape, model.geometry, keys)
+    return Decoding(
+        tokens=tokens,
+        flops=generated * flops,
+        bytes=element * (passes * read + generated * cached),
+        layer_passes=passes * model.shape.num_layers,
+    )
+
+
+def keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
+    """Return the number of keys to which the last token of a sequence attends."""
+    lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
+    schemes = _schemes(model, method, lengths, training=False)
+    return _mean([_keys_of_last_in(scheme, length) for scheme in schemes])
+
+
+def _schemes(
+    model: LanguageModel, method: Method, lengths: ContextLengths, *, training: bool
+) -> list[AttentionScheme | None]:
+    """Return the scheme of each layer; None for full attention, windows for local layers."""
+    attention = method.training_attention if training else method.attention
+    shared = attention(model.geometry, lengths)
+    own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
+    found = [shared if layer is None else layer.scheme for layer in own]
+    for index in model.geometry.unrotated:
+        found[index] = None
+    if local := model.shape.local:
+        for index in local.layers:
+            found[index] = SlidingWindow(local.window)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    # Exact if all values are equal, unlike the sum divided by the number.
+    return values[0] + sum(value - values[0] for value in values) / len(values)
+
+
+def _keys_of_last_in(scheme: AttentionScheme | None, length: float) -> float:
+    if scheme is None:
+        return length
+    # The last token's keys are the query-key pairs of `length` tokens minus those of `length - 1`.
+    before = length - 1
+    return max(1.0, length * scheme.mean_keys(length) - before * scheme.mean_keys(before))
+
+
+def _forward(
+    model: LanguageModel, method: Method, target: int, length: float, *, training: bool
+) -> tuple[float, float]:
+    """Return forward FLOPs per token of text: (products with weights, attention).
+
+    With a token inserted after every `block - 1` tokens of text, the model processes `block /
+    (block - 1)` times as many tokens.
+    """
+    geometry, growth = model.geometry, 1.0
+    lengths = ContextLengths(geometry.trained_context, target, request=round(length))
+    insertion = method.insertion(geometry)
+    if insertion is not None:
+        length = insertion.train_length if training else length
+        growth = insertion.block / (insertion.block - 1)
+    schemes = _schemes(model, method, lengths, training=training)
+    length *= growth
+    keys = _mean([length / 2 if one is None else one.mean_keys(length) for one in schemes])
+    weights = 2.0 * matmul_parameters(model.shape, geometry)
+    return growth * weights, growth * attention_flops(model.shape, geometry, keys)
+
+
+def reference_flops(base_model: LanguageModel, tokens: int, length: int) -> float:
+    """Return the FLOPs that `match: flops` gives every tuned variant.
+
+    They train all weights of the unmodified base model, with full attention, in rows of `length`.
+    """
+    return pretraining_cost(base_model, tokens, length).flops
+
+
+def steps_for_tokens(tokens: int, shares: Sequence[float], tokens_per_step: int) -> list[int]:
+    """Return each run's optimizer steps, rounded down; the last run gets the tokens left."""
+    parts = [int(share * tokens) for share in shares]
+    parts.append(tokens - sum(parts))
+    for part in parts:
+        if part < tokens_per_step:
+            raise SpecError(
+                "train_tokens",
+                f"{part} tokens for one training run",
+                f"at least one step of training, {tokens_per_step} tokens",
+                "increase train_tokens or reduce training.tokens_per_step",
+            )
+    return [part // tokens_per_step for part in parts]
+
+
+def steps_for_flops(
+    flops: float, shares: Sequence[float], flops_per_step: Sequence[float]
+) -> list[int]:
+    """Return each run's optimizer steps, rounded to the nearest, at least one.
+
+    The last run gets the FLOPs that rounding left of the budget, so all runs together differ from
+    it by at most half a step of the last run, unless a run needs its first step.
+    """
+    *earlier, last = flops_per_step
+    mean = sum(share * cost for share, cost in zip(shares, earlier, strict=True))
+    num_steps = flops / (mean + (1 - sum(shares)) * last)
+    counts = [max(1, round(share * num_steps)) for share in shares]
+    left = flops - sum(count * cost for count, cost in zip(counts, earlier, strict=True))
+    return [*counts, max(1, round(left / last))]

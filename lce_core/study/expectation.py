@@ -334,16 +334,17 @@ def _pair(one: Mapping[str, Any]) -> tuple[object, ...]:
     return *where, frozenset(methods), tuple(one.get("among", ()))
 
 
-def check_margins(where: str, margins: Sequence[str]) -> None:
-    """Require positive margins with a unit, each unit once."""
+def check_margins(margins: Sequence[str]) -> None:
+    """Require positive `short_context_margins` with a unit, each unit once."""
     found = [_MARGIN.fullmatch(margin) for margin in margins]
     units = [one[2] for one in found if one and float(one[1])]
     if len(set(units)) < len(margins):
         raise SpecError(
-            where,
+            "short_context_margins",
             ", ".join(margins),
             "positive numbers with the units %, nats and accuracy, each unit at most once",
-            f"write, for example, `{where}: [2 %, 0.02 accuracy]`, or [] for no comparisons",
+            "write, for example, `short_context_margins: [2 %, 0.02 accuracy]`, or [] for no"
+            " comparisons",
         )
 
 

@@ -31,11 +31,8 @@ from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
-from lce_core.store.steps import Step, make_step
-from lce_core.study.plan_checks import check_variant, why_unavailable
-from lce_core.study.published import Data, check_sizes, published_weights
-from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
-from lce_core.study.step_cost import (
+from lce_core.store.steps import Step, closure, make_step
+from lce_core.study.cost import (
     StepCost,
     finetune_cost,
     reference_flops,
@@ -43,6 +40,14 @@ from lce_core.study.step_cost import (
     steps_for_tokens,
     total_cost,
 )
+from lce_core.study.plan_checks import (
+    Data,
+    check_sizes,
+    check_variant,
+    published_weights,
+    why_unavailable,
+)
+from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_kinds import (
     BaseSpec,
     CellSpec,
@@ -130,13 +135,8 @@ class StudyPlan:
     def with_cells(self, cells: Sequence[PlannedCell]) -> StudyPlan:
         """Return the plan with only `cells` and the steps, expected ones too, that they need."""
         known = {**self.expected, **self.steps}
-        needed: set[str] = set()
-        waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
-        while waiting:
-            fingerprint = waiting.pop()
-            if fingerprint not in needed:
-                needed.add(fingerprint)
-                waiting.extend(known[fingerprint].parents.values())
+        read = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
+        needed = closure(read, lambda fingerprint: known[fingerprint].parents.values())
         steps = {name: step for name, step in self.steps.items() if name in needed}
         expected = {name: step for name, step in self.expected.items() if name in needed}
         return StudyPlan(self.study, steps, tuple(cells), expected)
@@ -345,18 +345,15 @@ class _Planner:
         if not self.base.absent:
             absent = self.corpus.absent or data.absent or self.published[variant.name].absent
         trained = study.train_length_of(variant) if variant.is_tuned else _trained_context(model)
-        axes: dict[str, Any] = {
-            "base_model": model.known_as,
-            "method": variant.label,
-            "frozen": not variant.is_tuned,
-            "exact_attention": variant.method.exact_attention,
-            "seed": self.seed,
-            "benchmark": entry.benchmark.plugin_name,
-            "task": task,
-            "eval_length": length,
-            "profile": entry.benchmark.profile,
-            "train_length": trained,
-        }
+        axes = self._axes(
+            variant,
+            exact_attention=variant.method.exact_attention,
+            benchmark=entry.benchmark.plugin_name,
+            task=task,
+            eval_length=length,
+            profile=entry.benchmark.profile,
+            train_length=trained,
+        )
         step: Step | None = None
         if reason is None:
             spec = self._cell_spec(
@@ -482,13 +479,7 @@ class _Planner:
         untrained = start is None and variant.tuned
         weights = self._pretrained() if untrained else self._checkpoint(start or variant)
         parents = {"validation": self._validation(), "checkpoint": weights}
-        axes = {
-            "base_model": self._model.known_as,
-            "method": variant.label,
-            "frozen": not variant.is_tuned,
-            "method_name": variant.method.plugin_name,
-            "seed": self.seed,
-        }
+        axes = self._axes(variant, method_name=variant.method.plugin_name)
         name = self._name(variant.name, f"s{self.seed}")
         return self._add(self._of_text, spec, name, parents, axes)
 
@@ -574,16 +565,14 @@ class _Planner:
             checkpoint = of_trials._checkpoint(trial)
             assert checkpoint is not None, "a trial is trained"
             for domain in domains:
-                axes = {
-                    "base_model": self._model.known_as,
-                    "method": trial.label,
-                    "chosen_for": checkpoint.axes["chosen_for"],
-                    "frozen": False,
-                    "seed": checkpoint.axes["seed"],
-                    "benchmark": benchmark.plugin_name,
-                    "task": domain,
-                    "eval_length": target,
-                }
+                axes = self._axes(
+                    trial,
+                    chosen_for=checkpoint.axes["chosen_for"],
+                    seed=checkpoint.axes["seed"],
+                    benchmark=benchmark.plugin_name,
+                    task=domain,
+                    eval_length=target,
+                )
                 scored[ChoiceSpec.role(number, domain)] = self._add(
                     self._of_text,
                     self._cell_spec(trial, benchmark, domain, target),
@@ -591,17 +580,24 @@ class _Planner:
                     {"held_out": validation, "checkpoint": checkpoint},
                     axes,
                 )
-        axes = {
-            "base_model": self._model.known_as,
-            "method": variant.label,
-            "frozen": False,
-            "method_name": variant.method.plugin_name,
-            "common_method": label,
-            "common_value": getattr(training, tune.field),
-            "seed": tune.seed,
-        }
+        axes = self._axes(
+            variant,
+            method_name=variant.method.plugin_name,
+            common_method=label,
+            common_value=getattr(training, tune.field),
+            seed=tune.seed,
+        )
         spec = ChoiceSpec(field=tune.field, values=[*tune.values], domains=[*domains])
         return self._add(self._of_text, spec, self._name(variant.name), scored, axes)
+
+    def _axes(self, variant: MethodEntry, **further: Any) -> dict[str, Any]:
+        return {
+            "base_model": self._model.known_as,
+            "method": variant.label,
+            "frozen": not variant.is_tuned,
+            "seed": self.seed,
+            **further,
+        }
 
     def _training_axes(self, method: str | None) -> dict[str, Any]:
         return {
@@ -691,7 +687,7 @@ class _Planner:
     ) -> Step:
         """Add a step unless its fingerprint is there; return the step in `steps`."""
         present = {role: parent for role, parent in parents.items() if parent is not None}
-        step = make_step(spec, name, present, axes)
+        step = make_step(spec.kind, spec.version, spec.identity(), name, present, axes)
         return steps.setdefault(step.fingerprint, step)
 
 

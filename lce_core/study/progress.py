@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lce_core.store.artifacts import Store
-from lce_core.store.listing import Listing
 from lce_core.store.plugin_code import AcceptedCode, PluginChange
 from lce_core.store.records import Record
-from lce_core.store.steps import Step
+from lce_core.store.steps import Listing, Step, closure
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.states import State
@@ -86,15 +85,12 @@ def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
     These are the missing cells, and the missing steps whose results they read. Deleted weights or
     rows are not computed again if all cells that read them are done.
     """
-    needed: set[str] = set()
-    waiting = [cell.step.fingerprint for cell in plan.cells if cell.step]
-    while waiting:
-        fingerprint = waiting.pop()
-        step = plan.steps.get(fingerprint)
-        if step and fingerprint not in needed and states[fingerprint].state == "missing":
-            needed.add(fingerprint)
-            waiting += inputs_of(step)
-    return needed
+
+    def missing(steps: Iterable[str]) -> Iterator[str]:
+        return (one for one in steps if one in plan.steps and states[one].state == "missing")
+
+    cells = missing(cell.step.fingerprint for cell in plan.cells if cell.step)
+    return closure(cells, lambda one: missing(inputs_of(plan.steps[one])))
 
 
 def inputs_of(step: Step) -> list[str]:

@@ -587,7 +587,7 @@ class StudySpec(BaseModel):
             )
 
     def _testable(self) -> None:
-        check_margins("short_context_margins", self.short_context_margins)
+        check_margins(self.short_context_margins)
         check_weights(self.expects)
         if any(itertools.islice(self.comparisons(), MAX_COMPARISONS, None)):
             raise SpecError(

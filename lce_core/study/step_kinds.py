@@ -24,12 +24,12 @@ from lce_core.registry import Registry
 from lce_core.spec_errors import spec_error
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
-from lce_core.study.cost import num_parameters
-from lce_core.study.step_cost import (
+from lce_core.study.cost import (
     StepCost,
     decoding_cost,
     evaluation_cost,
     finetune_cost,
+    num_parameters,
     pretraining_cost,
     total_cost,
 )

@@ -1,16 +1,22 @@
 """Read a study file: parse its YAML into a `StudySpec`.
 
 Each key is validated separately, so that every error names the file and the key.
+
+`training: {recipe: yarn}` names a published recipe, a file in `lce_core/recipes` with a paper's
+training settings, the source of every value and any statement that contradicts it. Keys in the
+study override those of the recipe. Fingerprints contain the values and not the recipe's name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+import yaml
+from pydantic import Field, ValidationError
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.corpora import CORPORA
@@ -20,15 +26,87 @@ from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
 from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
-from lce_core.store.plain_text import require_text, writable
+from lce_core.store.odd_files import require_text, writable
 from lce_core.study.expectation import Expectation
 from lce_core.study.plain_yaml import beginning_of, plain_yaml
-from lce_core.study.recipes import resolved
 from lce_core.study.spec import MAX_LABEL, BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.tuning import BEST, Tune
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Section)
+
+_SUFFIX = ".yaml"
+"""Of the files in `lce_core/recipes`."""
+
+
+class Fact(Section):
+    """One value of a recipe with its source."""
+
+    value: int | float | str
+    source: str = Field(min_length=1)
+    """Table or section of a paper, or repository@commit and file."""
+    against: str | None = Field(default=None, min_length=1)
+    """Contradicting value elsewhere in the same paper or code, with its source."""
+
+
+class Recipe(Section):
+    """The content of one file in `lce_core/recipes`."""
+
+    about: str
+    """The paper or project that published these settings."""
+    training: dict[str, Fact]
+    """Values and sources, by key of `Training`."""
+    upsampling: dict[str, Fact] = Field(default_factory=dict)
+    """Values and sources, by key of `Upsampling`. They apply only if the study's own `training`
+    names the recipe, because all methods share the training text."""
+    train_tokens: Fact | None = None
+    not_given: dict[str, str] = Field(default_factory=dict)
+    """Details that the paper omits or that a study file cannot express, by key or topic."""
+
+    def facts(self) -> Iterator[tuple[str, Fact]]:
+        yield from ((f"training.{key}", fact) for key, fact in self.training.items())
+        if self.train_tokens is not None:
+            yield "train_tokens", self.train_tokens
+        yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
+
+    def of_entry(self) -> dict[str, Any]:
+        """Return the keys, other than `training`, that the recipe sets in an entry of `methods`."""
+        return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
+
+    def of_study(self) -> dict[str, Any]:
+        """Return the keys, other than `training`, that the recipe sets for a whole study."""
+        upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
+        return {**self.of_entry(), **upsampling}
+
+
+def recipe_names() -> list[str]:
+    folder = files("lce_core") / "recipes"
+    names = (file.name for file in folder.iterdir())
+    return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+
+
+def load_recipe(name: str, where: str = "recipe") -> Recipe:
+    known = recipe_names()
+    if name not in known:
+        raise SpecError(where, repr(name), "the name of a recipe", did_you_mean(name, known))
+    text = (files("lce_core") / "recipes" / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    return Recipe.model_validate(yaml.safe_load(text))
+
+
+def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
+    """Replace the key `recipe` of `training` by the recipe's values; other keys override them.
+
+    Also return the recipe (None without the key).
+    """
+    if "recipe" not in training:
+        return None, dict(training)
+    recipe = load_recipe(str(training["recipe"]), f"{where}.recipe")
+    own = {key: value for key, value in training.items() if key != "recipe"}
+    return recipe, {**_values(recipe.training), **own}
+
+
+def _values(facts: Mapping[str, Fact]) -> dict[str, Any]:
+    return {key: fact.value for key, fact in facts.items()}
 
 
 def load_study(path: Path) -> StudySpec:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lce_core.store.steps import Step
+from lce_core.store.steps import Step, closure
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState, inputs_of, needed_steps
 from lce_core.study.step_kinds import BaseSpec, ChoiceSpec, kind_named
@@ -123,13 +123,9 @@ def _first_seeds(plan: StudyPlan) -> dict[str, int]:
             if fingerprint in plan.steps and fingerprint not in found:
                 found[fingerprint] = plan.study.seeds.index(cell.seed)
                 needed += plan.steps[fingerprint].parents.values()
-    of_trials = [name for name, step in plan.steps.items() if step.kind == ChoiceSpec.kind]
-    while of_trials:
-        fingerprint = of_trials.pop()
-        if found.get(fingerprint) != _TRIALS:
-            found[fingerprint] = _TRIALS
-            of_trials += plan.steps[fingerprint].parents.values()
-    return found
+    choices = [name for name, step in plan.steps.items() if step.kind == ChoiceSpec.kind]
+    of_trials = closure(choices, lambda fingerprint: plan.steps[fingerprint].parents.values())
+    return found | dict.fromkeys(of_trials, _TRIALS)
 
 
 def _wave(unit: Unit, seed: Mapping[str, int]) -> int:

@@ -8,9 +8,8 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from lce_core.accelerate_config import AccelerateConfig
 from lce_core.devices import DeviceName, resolve_dtype
-from lce_core.execution import Checkpointing
+from lce_core.execution import AccelerateConfig, Checkpointing
 from lce_core.recipe import Training, TrainPositions
 from lce_core.store.identity import fingerprint
 

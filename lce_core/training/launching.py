@@ -33,8 +33,8 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import torch
 from torch.distributed.rendezvous import rendezvous
 
-from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
+from lce_core.execution import AccelerateConfig
 from lce_core.progress import Report
 
 if TYPE_CHECKING:

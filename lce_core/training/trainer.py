@@ -34,7 +34,7 @@ from lce_core.devices import peak_flops, peak_memory
 from lce_core.errors import DataError, NonFiniteError, SpecError
 from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
-from lce_core.study.cost import model_flops_utilisation, training_flops
+from lce_core.study.cost import training_flops
 from lce_core.training import checkpoints
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.training.lora import merged
@@ -219,7 +219,7 @@ class Trainer:
             # MFU.
             length = sequence_length(job, self.extended)
             flops = training_flops(self.base.shape, self.base.geometry, length)
-            mfu = model_flops_utilisation(speed / job.processes, flops, peak)
+            mfu = speed / job.processes * flops / peak
         return {
             "step": step + 1,
             "tokens": (step + 1) * tokens,

@@ -7,8 +7,7 @@ import pytest
 
 from catalog.queries import run_query
 from lce_core.store.artifacts import Store
-from lce_core.study.pricing.finished import finished_on
-from lce_core.study.pricing.speed import calibration_of, speed_of
+from lce_core.study.pricing.speed import calibration_of, finished_on, speed_of
 from tests.support.studies import TINY, TINY_STEPS, lce, write_study
 
 pytestmark = pytest.mark.slow

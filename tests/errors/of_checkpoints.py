@@ -12,7 +12,7 @@ from lce_core.export.stock_form import Subject, stock_form
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plan import compile_study
-from lce_core.study.published import published_folder
+from lce_core.study.plan_checks import published_folder
 from lce_core.study.study_file import parse_study
 from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes

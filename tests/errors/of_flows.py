@@ -36,7 +36,7 @@ from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.store.plugin_code import PluginChange
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.progress import StepState
 from lce_core.study.study_file import load_study, parse_study
 from lce_core.study.units import Unit

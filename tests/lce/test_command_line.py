@@ -24,7 +24,7 @@ from lce_core.errors import SpecError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.study.recipes import recipe_names
+from lce_core.study.study_file import recipe_names
 
 EXAMPLES = [example for members in GROUPS.values() for example in members.values()]
 

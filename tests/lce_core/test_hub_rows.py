@@ -20,8 +20,8 @@ from lce_core.benchmarks.longbench import _rows as longbench
 from lce_core.benchmarks.ruler import _documents as documents
 from lce_core.benchmarks.short_context import data as short_context
 from lce_core.corpora import CORPORA
-from lce_core.errors import SpecError, UnavailableError
-from lce_core.hub import RowsAddress, rows_address
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.hub import RowsAddress, _reading, rows_address
 from tests.support.data.fixture_data import fixture_folders
 from tests.support.data.short_context_rows import made_up, subjects
 from tests.support.data.small_hub import COMMIT, small_hub
@@ -173,6 +173,12 @@ def test_a_wrong_address_an_incomplete_split_and_a_script_are_refused(tmp_path):
         assert answer.startswith(kind)
         assert says in answer
     assert not RowsAddress("own/set", COMMIT).file("second", "test").exists()
+
+
+def test_an_error_of_datasets_without_a_message_is_reported():
+    address = RowsAddress("own/set", COMMIT)
+    with pytest.raises(DataError, match="rows that cannot be read"), _reading(address):
+        raise ValueError
 
 
 STREAM = """

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
-from lce_core.contracts.toy_text import streams
+from lce_core.contracts.benchmark_cases import streams
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.store.artifacts import Attempt
 from lce_core.store.steps import Step, make_step
-
-
-@dataclass(frozen=True)
-class FreeSpec:
-    kind: str
-    values: Mapping[str, Any]
-    version: int = 1
-
-    def identity(self) -> dict[str, Any]:
-        return dict(self.values)
 
 
 def free_step(
@@ -28,7 +17,7 @@ def free_step(
     parents: Mapping[str, Step],
     axes: Mapping[str, Any] | None = None,
 ) -> Step:
-    return make_step(FreeSpec(kind, values), name, parents, axes)
+    return make_step(kind, 1, dict(values), name, parents, axes)
 
 
 def write_file(attempt: Attempt) -> dict[str, Any]:

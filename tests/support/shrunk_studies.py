@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from flows.settings import study_path
 from lce_core.benchmarks import BENCHMARKS, TextBenchmark
-from lce_core.contracts.toy_text import STORY
+from lce_core.contracts.benchmark_cases import STORY
 from lce_core.extension.insertion import reserve_token
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel

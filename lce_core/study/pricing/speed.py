@@ -5,9 +5,23 @@
     + seconds per layer x decoding layer passes
     + fixed seconds per step of this kind
 
-The rate (FLOP/s) and bandwidth of GPUs come from data sheets (`device_types`). This machine's CPU
-rates are fitted to the store's finished steps, separately for training and for cells, or else
-follow from the time of a matrix product.
+This machine's CPU rates are fitted to the store's finished steps, separately for training and for
+cells, or else follow from the time of a matrix product. Those of GPUs are peaks from NVIDIA's data
+sheets of the A100 (80 GB, SXM), H100 (SXM) and H200 (SXM), dense bf16 FLOP/s and memory bandwidth,
+times the fraction that lce is assumed to reach. Fractions count FLOPs as `lce_core.study.cost`
+does, without recomputation:
+
+- A100, 0.48 (150 TFLOP/s): Llama-2-7B with FlashAttention-2 at 32k reaches 0.50 with full
+  recomputation and 0.65 without (calculated with matrix products at 250 TFLOP/s and attention at
+  200). LongLoRA's full fine-tuning reaches 0.38 (calculated from arXiv:2309.12307).
+- H100 and H200, training, 0.45: measured 0.457 on an H200 (Llama-2-7B, rows of 32k, compiled layers
+  that keep attention; docs/gpus.md). Prefill, 0.50: measured 0.50 to 0.51 at 16k and 32k.
+- Memory bandwidth, 0.8 of the peak: assumed.
+- Seconds per layer and decoded token besides reading weights and keys, 3e-4: on an H200 with CUDA
+  graphs, 1.2e-4 without an attention scheme, 2.7e-4 for HARPE, 7.4e-4 for Self-Extend (from the
+  measured 7.8, 12.4 and 27.6 ms per token).
+
+Nothing was measured on an A100 or an H100.
 """
 
 from __future__ import annotations
@@ -23,14 +37,17 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from lce_core.errors import SpecError
-from lce_core.study.pricing.calibration import Calibration
-from lce_core.study.pricing.device_types import DEVICE_TYPES, DeviceType
-from lce_core.study.pricing.finished import Finished
-from lce_core.study.step_cost import StepCost
-from lce_core.study.step_kinds import TrainingSpec, kind_named
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record, cpu_name
+from lce_core.study.cost import StepCost
+from lce_core.study.pricing.calibration import Calibration, Group, group_of
+from lce_core.study.pricing.passed_once import shares_of_text
+from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named, spec_of
 
 Origin = Literal["data sheet", "measured", "guessed"]
 
+MOST_RECORDS = 240
+"""Records to read per step kind; more would slow down planning without improving the fit."""
 _CALIBRATION_SECONDS = 0.1
 """Seconds for which `timed_matmul` repeats the matrix product, and then the memory copy."""
 _SHARE_OF_MATMUL = 0.4
@@ -38,6 +55,10 @@ _SHARE_OF_MATMUL = 0.4
 cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32)."""
 _CPU_LAYER_SECONDS = 1e-3
 """Assumed seconds per layer and decoding pass on a CPU without finished steps."""
+_MEMORY_SHARE = 0.8
+"""Fraction of a GPU's peak memory bandwidth."""
+_GPU_LAYER_SECONDS = 3e-4
+"""Seconds per layer and decoding pass besides reading memory, while the host launches kernels."""
 _SIDE = 512
 """Rows and columns of the timed matrices."""
 _COPIED_BYTES = 1 << 25
@@ -86,6 +107,87 @@ class Speed:
         return rates.seconds(cost) + self.step_seconds.get(kind, 0.0)
 
 
+def _gpu(name: str, peak: float, bandwidth: float, training: float, prefill: float) -> Speed:
+    """Return a GPU's cost model from its peaks and the fractions that training and prefill reach.
+
+    Prefill is the processing of prompts and windows.
+    """
+    evaluation = Rates(peak * prefill, bandwidth * _MEMORY_SHARE, _GPU_LAYER_SECONDS)
+    return Speed(name, "data sheet", Rates(peak * training), evaluation)
+
+
+DEVICE_TYPES = {
+    speed.device: speed
+    for speed in (
+        _gpu("a100", 312e12, 2.039e12, training=0.48, prefill=0.48),
+        _gpu("h100", 989e12, 3.35e12, training=0.45, prefill=0.50),
+        _gpu("h200", 989e12, 4.8e12, training=0.45, prefill=0.50),
+    )
+}
+"""Cost models of GPUs by name."""
+
+
+def device_type_of(name: str) -> str | None:
+    """Return the key of `DEVICE_TYPES` in a driver's name such as "NVIDIA A100-SXM4-80GB"."""
+    return next((key for key in DEVICE_TYPES if key in name.lower()), None)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Cost and measured time of a finished step."""
+
+    kind: str
+    cost: StepCost
+    """Cost of the processed tokens; answers may be shorter than planned."""
+    seconds: float
+    """Summed over the processes of a training run, one per GPU."""
+    planned: StepCost
+    """Cost in a plan, with answers of maximum length."""
+    group: Group
+
+
+def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
+    """Return a sample of a device's finished steps; "cpu" means this model and `threads`."""
+    found = []
+    for record in store.sample(MOST_RECORDS):
+        if _ran_on(record, threads) != device:
+            continue
+        try:
+            cost, planned = _costs(record)
+            trains = issubclass(kind_named(record.kind), TrainingSpec)
+        except (SpecError, KeyError):  # the plug-in is missing or has another version now
+            continue
+        # The processes of a training run work in parallel: count the seconds of each.
+        machines = (record.execution.get("accelerate_config") or {}).get("num_machines", 1)
+        processes = int(record.execution.get("processes", 1) * machines) if trains else 1
+        group = group_of(record.kind, record.axes)
+        found.append(Finished(record.kind, cost, record.seconds * processes, planned, group))
+    return found
+
+
+def _ran_on(record: Record, threads: int) -> str | None:
+    names = record.environment.get("accelerators") or []
+    if names and record.execution.get("device") != "cpu":
+        return device_type_of(names[0])
+    here = (record.environment.get("cpu"), record.execution.get("threads"))
+    return "cpu" if here == (cpu_name(), threads) else None
+
+
+def _costs(record: Record) -> tuple[StepCost, StepCost]:
+    """Return the cost of the tokens that the step processed, and the cost that a plan predicts."""
+    step = record.step
+    spec = spec_of(step)
+    planned = spec.cost(step)
+    if not isinstance(spec, CellSpec):
+        return planned, planned
+    tokens = record.result["passed_tokens"]
+    share = min(1.0, tokens / max(1, planned.tokens + planned.decoding.tokens))
+    cost = replace(planned.scaled(share), decoding=planned.decoding.scaled(share))
+    if spec.benchmark.scores_text:  # the fraction of losses reused from other cells varies by run
+        return cost, cost
+    return cost, planned.scaled(shares_of_text([step]).get(step.fingerprint, 1.0))
+
+
 def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
     """Return the cost model of this machine's "cpu", or of a key of `DEVICE_TYPES`."""
     if device == "cpu":
@@ -97,18 +199,7 @@ def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
             f"one of {', '.join(DEVICE_TYPES)}, cpu",
             "choose one of these",
         )
-    return from_data_sheet(DEVICE_TYPES[device])
-
-
-def from_data_sheet(device: DeviceType) -> Speed:
-    """Return a GPU's cost model: peak rates times the fractions assumed to be reached."""
-    memory = (device.bandwidth * device.memory_share, device.layer_seconds)
-    return Speed(
-        device.name,
-        "data sheet",
-        training=Rates(device.peak_flops * device.training_share),
-        evaluation=Rates(device.peak_flops * device.prefill_share, *memory),
-    )
+    return DEVICE_TYPES[device]
 
 
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:

@@ -4,7 +4,7 @@ from typing import Any
 
 from flows.runs.run_progress import RunProgress
 from lce_core.store.steps import Step
-from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 

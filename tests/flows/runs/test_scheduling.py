@@ -83,7 +83,7 @@ class Host:
         if unit.name in self.answers:
             return self.answers[unit.name]
         computed = {s.fingerprint: self.store.ensure(s, write_file, {}) for s in unit.steps}
-        return {"held": [name for name, outcome in computed.items() if outcome is None]}
+        return {"held": [name for name, outcome in computed.items() if outcome == "held"]}
 
     def _assist(self, unit: Unit) -> UnitResult:
         (step,) = unit.steps

@@ -24,8 +24,7 @@ from lce_core.errors import SpecError
 from lce_core.statistics.designs import Design, detectable_difference
 from lce_core.statistics.power import mcnemar_power, mean_power
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.device_types import DEVICE_TYPES
-from lce_core.study.pricing.speed import from_data_sheet
+from lce_core.study.pricing.speed import DEVICE_TYPES
 
 STUDY: dict[str, Any] = {
     "study": "mine",
@@ -67,7 +66,7 @@ def planned(tmp_path: Path, *benchmarks: dict[str, Any], **changes: Any) -> Stud
 
 
 def priced(plan: StudyPlan) -> Prices:
-    return Prices(plan, from_data_sheet(DEVICE_TYPES["h100"]))
+    return Prices(plan, DEVICE_TYPES["h100"])
 
 
 def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_path):

@@ -13,7 +13,7 @@ from lce.views.plan_view import show
 from lce.views.planning import Inspection, as_json, inspect_study
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.pricing.speed import DEVICE_TYPES
 from lce_core.study.study_file import load_study
 from tests.support.free_steps import write_file
 

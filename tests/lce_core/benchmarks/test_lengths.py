@@ -20,7 +20,7 @@ from lce_core.benchmarks import (
     Sequences,
 )
 from lce_core.benchmarks._prompted.filling import require_filled
-from lce_core.contracts.toy_text import streams
+from lce_core.contracts.benchmark_cases import streams
 from lce_core.errors import UnavailableError
 from tests.support.cells import benchmark, request
 

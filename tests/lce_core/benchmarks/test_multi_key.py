@@ -11,8 +11,7 @@ import torch
 
 from lce_core.benchmarks import CellRequest, Prompt
 from lce_core.benchmarks.multi_key import MultiKey
-from lce_core.contracts.benchmark_cases import TOY, held_out, words_tokenizer
-from lce_core.contracts.toy_text import Streams
+from lce_core.contracts.benchmark_cases import TOY, Streams, held_out, words_tokenizer
 from lce_core.errors import UnavailableError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from lce_core.benchmarks._text.windows import num_windows
-from lce_core.contracts.toy_text import streams as _streams
+from lce_core.contracts.benchmark_cases import streams as _streams
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.loss_cache import LossCache
 from tests.support.cells import TOY

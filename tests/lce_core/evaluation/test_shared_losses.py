@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lce_core.benchmarks import CellResult
-from lce_core.contracts.toy_text import streams
+from lce_core.contracts.benchmark_cases import streams
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache, TokenScores

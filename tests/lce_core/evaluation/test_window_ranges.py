@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lce_core.benchmarks import CellRequest, CellResult
-from lce_core.contracts.toy_text import streams
+from lce_core.contracts.benchmark_cases import streams
 from lce_core.evaluation import likelihood, long_cell, window_ranges
 from lce_core.evaluation.long_cell import LongCell
 from lce_core.evaluation.loss_cache import LossCache

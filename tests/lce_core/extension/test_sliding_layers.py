@@ -10,8 +10,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
-from lce_core.study.cost import forward_flops, matmul_parameters
-from lce_core.study.step_cost import evaluation_cost
+from lce_core.study.cost import evaluation_cost, forward_flops, matmul_parameters
 from tests.support.architectures import GEMMA3, SLIDING, TRAINED, hub_model, sliding
 from tests.support.folder_models import (
     TARGET,

@@ -17,9 +17,8 @@ from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Garbage, Roots, collect_garbage, find_garbage, sweep
 from lce_core.store.lease import Lease
 from lce_core.store.parts import Parts, folders_asking
-from lce_core.study.lock import lock_of
+from lce_core.study.lock import lock_of, roots_of
 from lce_core.study.plan import StudyPlan
-from lce_core.study.reachable import roots_of
 from tests.lce_core.study.smoke_plans import fill, planned
 from tests.support.free_steps import free_step, write_file
 from tests.support.studies import SMOKE
@@ -29,7 +28,7 @@ import shutil, sys, threading
 from pathlib import Path
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import collect_garbage
-from lce_core.study.reachable import roots_of
+from lce_core.study.lock import roots_of
 acts = {"rename": Path.rename, "remove": shutil.rmtree}
 stop, number, begun = sys.argv[2], int(sys.argv[3]), []
 def until_stopped(name):

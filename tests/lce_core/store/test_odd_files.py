@@ -53,7 +53,7 @@ def test_what_is_no_failure_lease_record_or_log_counts_as_none(store, odd):
     CHANGES[odd](store.path(step) / "record.json")
     assert store.record(step) is None
     assert list(store.records()) == []
-    assert store.ensure(step, write_file, {}).status == "computed"
+    assert store.ensure(step, write_file, {}) == "computed"
     CHANGES[odd](store.home / "loss.jsonl")
     assert read_entries(store.home / "loss.jsonl") == []
 
@@ -65,7 +65,7 @@ def test_an_artifact_and_progress_that_are_no_folders_are_made_again(store, odd)
     for path in (store.named(step), progress):
         path.parent.mkdir(exist_ok=True)
         CHANGES[odd](path)
-    assert store.ensure(step, write_file, {}).status == "computed"
+    assert store.ensure(step, write_file, {}) == "computed"
     assert store.record(step) is not None
     sweep(store)
     assert not os.path.lexists(progress)

@@ -53,7 +53,7 @@ def test_a_record_of_which_anything_was_changed_counts_as_damaged(store, change)
     assert store.record(a_step()) is None
     assert not store.has_finished(a_step().fingerprint)
     assert list(store.records()) == []
-    assert store.ensure(a_step(), write, {}).status == "computed"
+    assert store.ensure(a_step(), write, {}) == "computed"
     assert Record.read(file.parent).result == before.result
 
 
@@ -66,7 +66,7 @@ def test_what_is_no_record_counts_as_damaged(store, content):
     (store.path(a_step()) / RECORD).write_bytes(content)
     assert store.record(a_step()) is None
     assert list(reread(store, lambda done, total: None).damage) == [store.path(a_step())]
-    assert store.ensure(a_step(), write, {}).status == "computed"
+    assert store.ensure(a_step(), write, {}) == "computed"
 
 
 # Databases take neither, and the second would end commands in an OverflowError.
@@ -79,7 +79,7 @@ def test_a_sealed_record_that_no_database_could_store_counts_as_damaged(store, p
     file.write_text(json.dumps(sealed(content)), encoding="utf-8")
     assert store.record(a_step()) is None
     assert list(reread(store, lambda done, total: None).damage) == [store.path(a_step())]
-    assert store.ensure(a_step(), write, {}).status == "computed"
+    assert store.ensure(a_step(), write, {}) == "computed"
 
 
 def test_a_result_that_could_not_be_read_again_is_not_committed(store):

@@ -24,7 +24,7 @@ PRINTS = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(200)]
 
 
 def draw(prints: list[str], sample: str, seed: int = 0) -> list[str]:
-    return sampled(prints, lambda one: one, sample, seed)
+    return sampled(prints, sample, seed)
 
 
 @given(st.integers(1, 200), st.floats(0.01, 100), st.integers(0, 5))

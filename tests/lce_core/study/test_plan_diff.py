@@ -6,11 +6,10 @@ from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
 from lce_core.store.artifacts import Store
 from lce_core.store.study_folders import EARLIER
-from lce_core.study.lock import lock_of
+from lce_core.study.lock import ids_before, lock_of
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import PlanDiff, compare, lock_changes
 from lce_core.study.progress import inspect
-from lce_core.study.reachable import ids_before
 from lce_core.study.step_kinds import CellSpec
 from tests.lce_core.study.smoke_plans import fill, planned, written
 from tests.support.studies import SMOKE

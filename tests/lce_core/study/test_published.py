@@ -21,7 +21,7 @@ from lce_core.models import MODELS, weights_digest
 from lce_core.rope import RopeGeometry
 from lce_core.rope.stated import stated_parameters, stated_table
 from lce_core.study.plan import compile_study
-from lce_core.study.published import Data, published_folder, published_weights
+from lce_core.study.plan_checks import Data, published_folder, published_weights
 from lce_core.study.spec import MethodEntry
 from lce_core.study.study_file import parse_study
 from tests.support.toy_study import TOY

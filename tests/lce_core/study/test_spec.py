@@ -14,9 +14,8 @@ from lce_core.errors import SpecError
 from lce_core.recipe import Training, Upsampling
 from lce_core.store.study_folders import amendments
 from lce_core.study.plan import compile_study
-from lce_core.study.recipes import load_recipe, recipe_names
 from lce_core.study.spec import StudySpec
-from lce_core.study.study_file import load_study, parse_study
+from lce_core.study.study_file import load_recipe, load_study, parse_study, recipe_names
 from tests.support.toy_study import TOY
 
 

@@ -22,8 +22,8 @@ from lce_core.methods import METHODS, LayerAttention, Method
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.steps import Step
+from lce_core.study.cost import decoding_cost, evaluation_cost
 from lce_core.study.plan import compile_study
-from lce_core.study.step_cost import decoding_cost, evaluation_cost
 from lce_core.study.step_kinds import step_cost
 from lce_core.study.study_file import parse_study
 

@@ -68,7 +68,7 @@ def _two_machines() -> dict[str, Any]:
 def _joined(machines: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
     """Start the second machine as a process."""
     script = (
-        "import json, sys; from lce_core.accelerate_config import AccelerateConfig;"
+        "import json, sys; from lce_core.execution import AccelerateConfig;"
         "from lce_core.training.launching import join;"
         "join('lce_core.training.run', AccelerateConfig(**json.loads(sys.argv[1])))"
     )

@@ -17,7 +17,7 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH_TASKS
 from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
-from lce_core.contracts.toy_text import STORY
+from lce_core.contracts.benchmark_cases import STORY
 from tests.support.data.short_context_rows import made_up
 from tests.support.data.subsets import state_rows
 from tests.support.ruler.prompts import stand_in_data

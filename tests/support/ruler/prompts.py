@@ -11,7 +11,7 @@ from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
-from lce_core.contracts.toy_text import STORY
+from lce_core.contracts.benchmark_cases import STORY
 from lce_core.models import MODELS
 from tests.support.byte_level import byte_level
 from tests.support.data.subsets import state_rows

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lce_core.contracts.toy_text import STORY
+from lce_core.contracts.benchmark_cases import STORY
 from tests.support.ruler.prompts import write_data
 
 RECORDED: dict[str, Any] = json.loads(

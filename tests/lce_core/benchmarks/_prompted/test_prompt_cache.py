@@ -25,7 +25,7 @@ from lce_core.benchmarks._prompted.cache import (
     write_prompts,
 )
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.contracts.toy_text import STORY, streams
+from lce_core.contracts.benchmark_cases import STORY, streams
 from tests.support.cells import benchmark, request
 from tests.support.ruler.prompts import BPE
 from tests.support.stored_prompts import WHOLE, same

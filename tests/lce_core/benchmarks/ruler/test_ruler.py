@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lce_core.benchmarks.ruler import TASKS, _vocabulary, new_tokens
 from lce_core.benchmarks.ruler._haystack import split_sentences
 from lce_core.benchmarks.ruler._vocabulary import pair, word_list
-from lce_core.contracts.toy_text import STORY, Streams
+from lce_core.contracts.benchmark_cases import STORY, Streams
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
 from tests.support.ruler.prompts import (

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lce_core import formats
 from lce_core.store.steps import Step
-from lce_core.study.pricing.time_left import Predicted, Running, TimeLeft
+from lce_core.study.pricing.calibration import Predicted, Running, TimeLeft
 from lce_core.study.units import Unit
 
 SECONDS = st.floats(0.01, 1e4)
