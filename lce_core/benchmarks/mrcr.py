@@ -18,9 +18,8 @@ conversations, which have 4,096 to 1,048,576 tokens of the tokenizer o200k_base.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import SequenceMatcher
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -65,15 +63,15 @@ _COLUMNS = ("prompt", "answer", "random_string_to_prepend", "n_needles", "desire
 class Mrcr(Sampled):
     """Texts repeated by their order: the score is the similarity of answer and text."""
 
-    seeded: ClassVar[bool] = False
+    seeded = False
     # The conversations determine the lengths of the prompts.
-    fills_length: ClassVar[bool] = False
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    fills_length = False
+    profiles = {
         "clean": Profile("up to 100 conversations per length", num_samples=ROWS_PER_LENGTH),
         "fast": Profile("up to 20 conversations per length", num_samples=20),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
-    has_messages: ClassVar[bool] = True
+    answer_tokens = NEW_TOKENS
+    has_messages = True
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEEDLES)

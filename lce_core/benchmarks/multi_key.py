@@ -20,7 +20,7 @@ Each document that fills the length provides one context, and further ones if th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -37,7 +37,6 @@ from lce_core.benchmarks import (
     KeyTask,
     OverText,
     Profile,
-    ProfileName,
     Prompt,
     PromptBenchmark,
     Sample,
@@ -90,7 +89,7 @@ class Fact:
 class MultiKey(OverText, PromptBenchmark):
     """Retrieval of several keys from one text: `accuracy` is the fraction of right answers."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "clean": Profile("20 contexts with six keys each", num_contexts=20),
         "fast": Profile("eight contexts with six keys each", num_contexts=8),
         "tiny": Profile(
@@ -99,8 +98,8 @@ class MultiKey(OverText, PromptBenchmark):
             keys=KeyTask(),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
-    sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
+    answer_tokens = NEW_TOKENS
+    sample_metrics = ("margin", "nll", "nll_beyond")
     drawn_as: ClassVar[str] = "multi_key"
     """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from lce_core.statistics.estimates import mean_estimate
 class MultiTurn(MultiKey):
     """Retrieval of several keys in one conversation: `accuracy` is the fraction of right turns."""
 
-    conversation: ClassVar[bool] = True
+    conversation = True
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the tokens of the other turns, because a prompt contains only its own question."""

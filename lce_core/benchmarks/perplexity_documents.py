@@ -21,9 +21,8 @@ bootstrap over documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,6 @@ from lce_core.benchmarks import (
     Documents,
     Examples,
     Profile,
-    ProfileName,
     Sample,
     Score,
     Scored,
@@ -72,9 +70,9 @@ _YARN_DOCUMENTS = {"govreport": 50}
 class PerplexityDocuments(TextBenchmark):
     """Perplexity over windows within single documents."""
 
-    unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    default_metric: ClassVar[str] = "perplexity"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    unit = "perplexity"
+    default_metric = "perplexity"
+    profiles = {
         "faithful": Profile(
             "stride 256 and YaRN's documents: the first 10 of Proof-pile with at least 131,072"
             " tokens, truncated; the first 50 of GovReport with at least 16,384; the first 10 of"

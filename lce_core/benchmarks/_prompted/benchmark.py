@@ -67,12 +67,12 @@ class PromptBenchmark(Benchmark):
     this rule off, and `slack_tokens` allows shorter prompts.
     """
 
-    unit: ClassVar[str] = "accuracy"
-    fills_length: ClassVar[bool] = True
+    unit = "accuracy"
+    fills_length = True
     otherwise: ClassVar[str] = ""
     """Alternative to a shorter length in an error, such as "set cases: generated"."""
-    seeded: ClassVar[bool] = True
-    default_metric: ClassVar[str] = "accuracy"
+    seeded = True
+    default_metric = "accuracy"
     answer_tokens: ClassVar[int]
     """Maximum number of tokens generated after a prompt."""
     conversation: ClassVar[bool] = False

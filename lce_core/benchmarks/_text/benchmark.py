@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.window_ranges import NUM_RANGES
 from lce_core.evaluation.windows import Windows
-from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
@@ -41,7 +40,7 @@ Arrays = dict[str, NDArray[Any]]
 class OverText(Benchmark):
     """Base class of benchmarks whose tasks are domains of the held-out text, and data sets."""
 
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
+    data_on_demand = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, one task each."""
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
@@ -64,9 +63,9 @@ class TextBenchmark(OverText):
     `profiles`, `num_tokens` and `evaluate`, which scores windows of the tokens from `stream`.
     """
 
-    kind: ClassVar[Kind] = "text"
-    seeded: ClassVar[bool] = False
-    scores_text: ClassVar[bool] = True
+    kind = "text"
+    seeded = False
+    scores_text = True
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of tokens to read, from the start of the text; None means 16,384 in tiny, else
     all."""

@@ -11,8 +11,7 @@ other, apart from labels that the question names. `choice` and `margin` are thos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
@@ -21,9 +20,7 @@ from lce_core.benchmarks import (
     MIN_TEXT,
     CellRequest,
     Examples,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     PromptBenchmark,
     Source,
@@ -63,12 +60,12 @@ _EXAMPLES = {
 class BabiLong(PromptBenchmark):
     """Reasoning over facts in a long text: the score is the fraction of right answers."""
 
-    kind: ClassVar[Kind] = "reasoning"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    kind = "reasoning"
+    profiles = {
         "clean": Profile("100 stories in held-out text", num_stories=100),
         "fast": Profile("20 stories in held-out text", num_stories=20),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     num_stories: int | None = Field(default=None, gt=0)
     """Stories per task; None means 100 (clean), 20 (fast)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import model_validator
 
@@ -24,7 +24,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -49,8 +48,8 @@ from lce_core.evaluation.metrics import first_integer, has_complete_integer, las
 class LongEval(Sampled):
     """LongEval lines: the score is the fraction of prompts answered with the line's number."""
 
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    data_on_demand = (PUBLISHED,)
+    profiles = {
         "faithful": Profile(
             "50 random lines, or LongChat's published prompts if the data set `long_eval` is given;"
             " scores the last integer of the answer",
@@ -66,8 +65,8 @@ class LongEval(Sampled):
             keys=KeyTask(num_distractors=None),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
-    otherwise: ClassVar[str] = "set cases: generated, which fills any length"
+    answer_tokens = NEW_TOKENS
+    otherwise = "set cases: generated, which fills any length"
 
     cases: Literal["generated", "published"] | None = None
     """Use generated prompts or LongChat's published ones; None means published in faithful without

@@ -12,10 +12,9 @@ published average is the mean over tasks. Intervals: bootstrap over documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -23,9 +22,7 @@ from lce_core.benchmarks import (
     CellData,
     CellRequest,
     DataSet,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Seen,
@@ -52,12 +49,12 @@ _MIN_PROMPT = 32
 class LongBench(Sampled):
     """LongBench: the score is the mean over rows of the task's own metric, 0 to 1."""
 
-    seeded: ClassVar[bool] = False
+    seeded = False
     # The documents determine the lengths of the prompts.
-    fills_length: ClassVar[bool] = False
-    default_metric: ClassVar[str] = "score"
-    kind: ClassVar[Kind] = "understanding"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    fills_length = False
+    default_metric = "score"
+    kind = "understanding"
+    profiles = {
         "faithful": Profile(
             "prompts shortened to the length, which the answer exceeds, as in LCEG"
         ),

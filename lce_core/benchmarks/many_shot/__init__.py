@@ -15,11 +15,10 @@ Intervals: bootstrap over permutations, or over questions if there is only one p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
@@ -30,9 +29,7 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     KeyTask,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     PromptBenchmark,
     Seen,
@@ -81,8 +78,8 @@ _DRAWN: dict[str, Any] = {
 class ManyShot(PromptBenchmark):
     """Many-shot learning: the score is the mean over questions, each asked after k examples."""
 
-    kind: ClassVar[Kind] = "learning"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    kind = "learning"
+    profiles = {
         "faithful": Profile(
             "200 questions after one permutation of the examples; long prompts lose their middle,"
             " as in LCEG",
@@ -103,8 +100,8 @@ class ManyShot(PromptBenchmark):
         ),
     }
     # The number of examples of a task determines the length of its prompts.
-    fills_length: ClassVar[bool] = False
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    fills_length = False
+    answer_tokens = NEW_TOKENS
 
     shots: tuple[PositiveInt, ...] | None = Field(default=None, min_length=1)
     """Numbers of examples, one task each; None means LCEG's 15 numbers from 1 to 1000, or 1, 5, 10

@@ -16,8 +16,8 @@ has its own needle and haystack, and no leak.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,7 +31,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Sample,
     Score,
@@ -64,7 +63,7 @@ _FACT_OF = {fact.answer: fact for fact in FACTS}
 class Needle(Worded):
     """Needle in a haystack: the score is the fraction of needles found, over a grid of depths."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "faithful": Profile(
             "LCEG's prompt with its BOS leak; one trial per depth in text from the start of the"
             " essays; score: word overlap (at most 11/12)",
@@ -84,7 +83,7 @@ class Needle(Worded):
             keys=KeyTask(),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     haystack: Literal["essays", "held_out"] | None = None
     """Text around the needle; None means essays, or held-out text in profile tiny."""

@@ -22,8 +22,8 @@ are single tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import model_validator
 
@@ -35,7 +35,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -87,7 +86,7 @@ _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
 class Ruler(Sampled):
     """RULER: the score is the fraction of the references that the answer contains."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "faithful": Profile(
             "500 prompts, identical to those of RULER's first release (v1)",
             num_samples=500,
@@ -104,8 +103,8 @@ class Ruler(Sampled):
             "20 prompts with key tokens, in five of the tasks", num_samples=20, keys=KeyTask()
         ),
     }
-    otherwise: ClassVar[str] = "use a data set with more documents"
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
+    otherwise = "use a data set with more documents"
+    data_on_demand = (XQUAD,)
 
     haystack: Literal["essays", "held_out"] = "essays"
     """Running text around the needles of niah_single_2, niah_single_3, niah_multikey_1,

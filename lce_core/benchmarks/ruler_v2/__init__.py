@@ -18,8 +18,7 @@ models: they begin the answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 from lce_core.benchmarks import (
     CellData,
@@ -27,7 +26,6 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -64,11 +62,11 @@ _SOLVED = ("mk_niah_medium", "mk_niah_hard")
 class RulerV2(Sampled):
     """RULER v2: the score is the fraction of the references that the answer contains."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "clean": Profile("100 prompts per task", num_samples=100),
         "fast": Profile("20 prompts per task", num_samples=20),
     }
-    otherwise: ClassVar[str] = "use a data set with more rows"
+    otherwise = "use a data set with more rows"
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEW_TOKENS)
