@@ -38,7 +38,6 @@ from lce_core.benchmarks._prompted.benchmark import (
     strata,
 )
 from lce_core.benchmarks._prompted.chat import chat_ids
-from lce_core.benchmarks._prompted.controls import occurrences
 from lce_core.benchmarks._prompted.filling import (
     cut_middle,
     cut_middle_to_fit,
@@ -53,7 +52,7 @@ from lce_core.benchmarks._prompted.keys import (
     token_name,
     without_keys,
 )
-from lce_core.benchmarks._prompted.labels import margin_score
+from lce_core.benchmarks._prompted.metrics import margin_score, occurrences
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     Stream,
@@ -79,14 +78,6 @@ from lce_core.benchmarks._text.benchmark import (
     pack_losses,
     window_samples,
 )
-from lce_core.benchmarks._text.definitions import (
-    Scored,
-    over_document_losses,
-    over_documents,
-    over_tokens,
-    over_windows,
-    scored_means,
-)
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
     Documents,
@@ -94,7 +85,18 @@ from lce_core.benchmarks._text.documents import (
     held_out_documents,
     read_documents,
 )
-from lce_core.benchmarks._text.windows import cut_windows, num_windows, shifted, window_scores
+from lce_core.benchmarks._text.windows import (
+    Scored,
+    cut_windows,
+    num_windows,
+    over_document_losses,
+    over_documents,
+    over_tokens,
+    over_windows,
+    scored_means,
+    shifted,
+    window_scores,
+)
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
 from lce_core.kinds import CONTROLS, Kind

@@ -45,8 +45,7 @@ from lce_core.benchmarks import (
     read_text,
     score,
 )
-from lce_core.benchmarks.ruler._haystack import Haystack
-from lce_core.benchmarks.ruler._niah import among_sentences
+from lce_core.benchmarks.ruler._niah import Haystack, among_sentences
 from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
 from lce_core.evaluation.metrics import integer
 from lce_core.statistics.estimates import mean_estimate

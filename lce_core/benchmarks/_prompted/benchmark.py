@@ -22,15 +22,16 @@ from lce_core.benchmarks._base import (
 )
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.chat import Frame
-from lce_core.benchmarks._prompted.controls import (
-    CONTROL_TOKENS,
-    control_prompts,
-    control_scores,
-    prompt_checks,
-)
 from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
 from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
-from lce_core.benchmarks._prompted.labels import compared, label_scores
+from lce_core.benchmarks._prompted.metrics import (
+    CONTROL_TOKENS,
+    compared,
+    control_prompts,
+    control_scores,
+    label_scores,
+    prompt_checks,
+)
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,

@@ -12,9 +12,11 @@ published average is the mean over tasks. Intervals: bootstrap over documents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,22 +30,43 @@ from lce_core.benchmarks import (
     Seen,
     Sequences,
     Source,
+    Table,
     calls,
     cut_middle,
     cut_middle_to_fit,
     encode,
     fact_of_files,
+    read_rows,
     spread,
 )
-from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
 from lce_core.benchmarks.longbench._tasks import TASKS, FirstLine, Task
+from lce_core.errors import DataError
 from lce_core.models import LanguageModel
+from lce_core.store.identity import fingerprint
 
 FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
 """Mean Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
 """Minimum tokens left for a prompt; fewer would contain only instructions."""
+_COLUMNS = ("input", "context", "answers", "all_classes")
+_REMEDY = "use the data set in its published form"
+
+
+@dataclass(frozen=True)
+class LongBenchRow:
+    """One row of a task's file: a document (`context`), a question and its reference answers."""
+
+    context: str
+    given: str
+    """The column `input`: a question, an instruction or the start of a line of code."""
+    answers: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @property
+    def document(self) -> str:
+        """Identifies the context by 12 hexadecimal digits of a hash."""
+        return fingerprint([self.context])[:12]
 
 
 class LongBench(Sampled):
@@ -159,6 +182,50 @@ def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
         return [len(TASKS[task].question(row.context, row.given).encode()) for row in rows]
 
     return tuple(fact_of_files(f"longbench {VERSION}: bytes of {task}", files, read))
+
+
+def data_set(task: str) -> DataSet:
+    return DataSet(
+        "longbench",
+        (f"{task}.jsonl",),
+        "huggingface.co/datasets/zai-org/LongBench (data.zip), one TASK.jsonl for each task",
+        (Table(task, "test"),),
+    )
+
+
+def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
+    """Return all rows of a task in the order of its file, which published `num_rows`."""
+    (file,) = data_set(task).files(folders)
+    rows = [
+        _row(row, f"{file}: row {number}")
+        for number, row in enumerate(read_rows(file, _COLUMNS), start=1)
+    ]
+    data_set(task).require_rows(folders, file.name, len(rows), num_rows)
+    return rows
+
+
+def _row(row: dict[str, Any], place: str) -> LongBenchRow:
+    for column in ("input", "context"):
+        if not isinstance(row[column], str):
+            raise DataError(f"{place}: column {column!r}", _short(row[column]), "text", _REMEDY)
+    answers, classes = row["answers"], row["all_classes"]
+    if not _are_texts(answers) or not answers:
+        raise DataError(
+            f"{place}: column 'answers'", _short(answers), "a list of at least one text", _REMEDY
+        )
+    if classes is not None and not _are_texts(classes):
+        raise DataError(
+            f"{place}: column 'all_classes'", _short(classes), "a list of texts, or null", _REMEDY
+        )
+    return LongBenchRow(row["context"], row["input"], tuple(answers), tuple(classes or ()))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _short(value: object) -> str:
+    return repr(value)[:80]
 
 
 BENCHMARK = LongBench

@@ -10,7 +10,7 @@ import numpy as np
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks.ruler._drafts import NOISE, Draft, Draw, Units, percent
-from lce_core.benchmarks.ruler._units import InUnits
+from lce_core.benchmarks.ruler._sizes import InUnits
 from lce_core.errors import UnavailableError
 
 TASK = (

@@ -127,8 +127,7 @@ class ShortContext(Benchmark):
                 "a task that can be evaluated here at this length",
                 "evaluate longer contexts, or install lm-evaluation-harness where it is missing",
             )
-        from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
-        from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
+        from lce_core.benchmarks.short_context.harness import ExtendedLM, answered_questions
 
         lm = ExtendedLM(request, new_tokens=NEW_TOKENS)
         answered = answered_questions(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.long_eval.lines import generated_prompts, line_words, prompt_text
+from lce_core.benchmarks.long_eval import generated_prompts, line_words, prompt_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from tests.support.cells import benchmark, request

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.benchmarks.ruler import TASKS, _vocabulary, new_tokens
-from lce_core.benchmarks.ruler._haystack import split_sentences
+from lce_core.benchmarks.ruler._niah import split_sentences
 from lce_core.benchmarks.ruler._vocabulary import pair, word_list
 from lce_core.contracts.toy_text import STORY, Streams
 from lce_core.errors import DataError, UnavailableError

@@ -1,8 +1,10 @@
-"""Controls beside the score of a prompt, and checks of all prompts of a cell.
+"""Metrics beside the score of answers, and checks of all prompts of a cell.
+
+Labels that could answer a question are compared by their likelihood.
 
 A model may answer without reading the context: from the question alone (`no_context`), or because
-only the sentence with the answer matters to it (`local_context`). Both are scored on the same
-samples, so a difference of methods can be compared with the difference of their controls.
+only the sentence with the answer matters to it (`local_context`). Both controls are scored on the
+same samples, so a difference of methods can be compared with the difference of their controls.
 """
 
 from __future__ import annotations
@@ -84,3 +86,31 @@ def occurrences(request: CellRequest, prompt: Prompt, *, in_words: bool) -> list
     text = str(request.tokenizer.decode(prompt.ids, skip_special_tokens=True))
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, stated))})(?!\w)"
     return [match.start() / len(text) for match in re.finditer(pattern, text)]
+
+
+def compared(sample: Sample, prompt: Prompt, log_likelihoods: Sequence[float]) -> Sample:
+    """Add to a sample what the log-probabilities in nats of its prompt's labels say."""
+    by_label = dict(zip(prompt.labels, log_likelihoods, strict=True))
+    right = by_label.pop(prompt.reference)
+    wrong = max(by_label, key=by_label.__getitem__)
+    return replace(
+        sample,
+        margin=right - float(np.mean([*by_label.values()])),
+        likeliest=prompt.reference if right > by_label[wrong] else wrong,
+    )
+
+
+def label_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
+    """Return the metrics `choice` and `margin` of prompts with labels; else nothing."""
+    right = [float(one.likeliest == one.reference) for one in samples if one.likeliest is not None]
+    if not right:
+        return ()
+    choice = mean_estimate(right, [sample.cluster for sample in samples])
+    return score("choice", choice, higher_is_better=True), margin_score(samples)
+
+
+def margin_score(samples: Sequence[Sample]) -> Score:
+    """Return the mean `margin` of prompts with labels, in nats."""
+    margins = [sample.margin for sample in samples if sample.margin is not None]
+    clusters = [sample.cluster for sample in samples]
+    return score("margin", mean_estimate(margins, clusters), higher_is_better=True)
