@@ -11,7 +11,6 @@ lines that fits the length. If it fills less than 95 % of the length, the cell i
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -40,6 +39,7 @@ from lce_core.benchmarks import (
     strata,
     too_long,
 )
+from lce_core.benchmarks.ruler._vocabulary import word_list
 from lce_core.errors import DataError, SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 
@@ -62,8 +62,6 @@ PUBLISHED = DataSet(
 PUBLISHED_CASES = 50
 """Number of prompts (rows) in each published file."""
 _COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
-
-Words = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class LongEval(Sampled):
@@ -135,7 +133,7 @@ class LongEval(Sampled):
         depths = strata(draws, 100)
         if self.profile == "faithful":
             depths = [100 * rng.random() for rng in draws]
-        return generated_prompts(request, line_words(), depths, draws)
+        return generated_prompts(request, depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the mean tokens of a line, by which generated prompts grow."""
@@ -155,23 +153,10 @@ class LongEval(Sampled):
         return self.cases == "published"
 
 
-@functools.cache
-def line_words() -> Words:
-    from wonderwords import RandomWord
-
-    words = RandomWord()
-    adjectives, nouns = (
-        tuple(sorted(set(words.filter(include_categories=[category]))))
-        for category in ("adjective", "noun")
-    )
-    return adjectives, nouns
-
-
 def words_digest() -> str:
-    """Return the sha256 of all words of `line_words`; they can differ with wonderwords' version."""
-    return hashlib.sha256(
-        "\n".join("\n".join(words) for words in line_words()).encode()
-    ).hexdigest()
+    """Return the sha256 of all words that lines can contain, for the ids of cells."""
+    words = [*word_list("adjective"), *word_list("noun")]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
@@ -183,20 +168,17 @@ def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
 
 
 def generated_prompts(
-    request: CellRequest,
-    words: Words,
-    depths: Sequence[float],
-    draws: Sequence[np.random.Generator],
+    request: CellRequest, depths: Sequence[float], draws: Sequence[np.random.Generator]
 ) -> list[Prompt]:
     """Build one prompt of as many lines as fit for each of `depths`, in per cent of its lines."""
     seeds = [int(rng.integers(2**63)) for rng in draws]
-    most = _lines_that_fit(request, words, depths[0], seeds[0])
+    most = _lines_that_fit(request, depths[0], seeds[0])
     prompts = []
     for depth, seed in zip(depths, seeds, strict=True):
         num_lines = most
         # Words differ in tokens, so fewer lines may fit into this prompt than into the first.
         while True:
-            prompt = _prompt(request, words, depth, seed, num_lines)
+            prompt = _prompt(request, depth, seed, num_lines)
             if _fits(request, prompt) or num_lines == MIN_LINES:
                 break
             num_lines = max(MIN_LINES, num_lines - max(1, num_lines // 128))
@@ -206,7 +188,7 @@ def generated_prompts(
 
 def line_tokens(request: CellRequest) -> int:
     """Return the mean tokens of 100 generated lines, rounded up."""
-    lines = "".join(_line(*line) for line in _lines(line_words(), 0, 100))
+    lines = "".join(_line(*line) for line in _lines(0, 100))
     return -(-len(encode(request, lines, special_tokens=False)) // 100)
 
 
@@ -235,8 +217,8 @@ def _begun_answer(key: str) -> str:
     return f"Line <{key}>: <REGISTER_CONTENT> is"
 
 
-def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lines: int) -> Prompt:
-    lines = _lines(words, seed, num_lines)
+def _prompt(request: CellRequest, depth: float, seed: int, num_lines: int) -> Prompt:
+    lines = _lines(seed, num_lines)
     place = min(num_lines - 1, int(depth / 100 * num_lines))
     key, number = lines[place]
     ids = encode(request, prompt_text(lines, key))
@@ -248,10 +230,10 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
     )
 
 
-def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
+def _lines(seed: int, num_lines: int) -> list[tuple[str, int]]:
     """Generate `num_lines` pairs (key, number); fewer lines are the first of more lines."""
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
-    adjectives, nouns = words
+    adjectives, nouns = word_list("adjective"), word_list("noun")
     pairs: dict[int, None] = {}
     while len(pairs) < num_lines:
         # Draw 256 keys at a time: single draws would be slow, and a number that depends on
@@ -262,9 +244,9 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
     return list(zip(keys, numbers, strict=False))
 
 
-def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
+def _lines_that_fit(request: CellRequest, depth: float, seed: int) -> int:
     def prompt(num_lines: int) -> Prompt:
-        return _prompt(request, words, depth, seed, num_lines)
+        return _prompt(request, depth, seed, num_lines)
 
     shortest = len(_checked(request, prompt(MIN_LINES)).ids)
     tokens_per_line = max(1, (len(prompt(MIN_LINES + 64).ids) - shortest) // 64)

@@ -18,7 +18,7 @@ conversations, which have 4,096 to 1,048,576 tokens of the tokenizer o200k_base.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 import numpy as np
@@ -34,10 +34,10 @@ from lce_core.benchmarks import (
     Sampled,
     Source,
     Table,
+    TokenIds,
     calls,
     chat_ids,
     encode,
-    encoded,
     read_rows,
     spread,
 )
@@ -138,20 +138,19 @@ class Mrcr(Sampled):
         depth = 100 * sum(map(len, turns[:needle])) / len(whole)
         if len(whole) > _MAX_CHARACTERS_PER_TOKEN * request.eval_length:
             return None
-        if self.chat:
-            ids = chat_ids(request, messages, self.system_prompt)
-        else:
-            ids = np.array(encode(request, whole), dtype=np.int64)
+
+        def token_ids(places: Iterable[int]) -> TokenIds:
+            if self.chat:
+                return chat_ids(request, [messages[at] for at in places], self.system_prompt)
+            shown = "".join(turns[at] for at in places)
+            return np.array(encode(request, f"{shown}{ROLES['assistant']}:"), dtype=np.int64)
+
+        last = len(turns) - 1
+        ids = token_ids(range(len(turns)))
         if not request.eval_length < 2 * (len(ids) + NEW_TOKENS) <= 2 * request.eval_length:
             return None
-        kept = [[len(turns) - 1], [needle - 1, needle, len(turns) - 1]]
-        if self.chat:
-            chats = [[messages[at] for at in some] for some in kept]
-            bare = [chat_ids(request, chat, self.system_prompt).tolist() for chat in chats]
-            controls = tuple(map(tuple, bare))
-        else:
-            texts = ["".join(turns[at] for at in some) for some in kept]
-            controls = encoded(request, *(f"{one}{ROLES['assistant']}:" for one in texts))
+        kept = ([last], [needle - 1, needle, last])
+        controls = tuple(tuple(token_ids(places).tolist()) for places in kept)
         return Prompt(ids, answer, depth, evidence=text, controls=controls)
 
 

@@ -46,13 +46,11 @@ from lce_core.benchmarks import (
     calls,
     encode,
     generator,
-    held_out_documents,
     key_ids,
     keys_of,
     margin_score,
     marking,
     passed_share,
-    read_documents,
     score,
     token_ids,
     token_name,
@@ -229,10 +227,7 @@ class MultiKey(OverText, PromptBenchmark):
         An excerpt is (name of the document, token ids).
         """
         length, task = request.eval_length, request.task
-        if task in self.data_sets:
-            documents = read_documents(request, task, at_least=length)
-        else:
-            documents = held_out_documents(request, at_least=length, max_tokens=None)
+        documents = self.documents(request, at_least=length)
         rng = generator(self.drawn_as, "documents", task, request.seed)
         order = rng.permutation(len(documents.names)).tolist()
         rounds = max(len(ids) for ids in documents.tokens) // length

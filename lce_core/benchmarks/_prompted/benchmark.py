@@ -235,10 +235,15 @@ class PromptBenchmark(Benchmark):
                 pairs = zip(samples, columns, strict=True)
                 samples = tuple(replace(one, **column) for one, column in pairs)
                 lengths += [len(one.ids) for one in short]
+        size = self.prompts_per_sample(request.task)
+        samples = tuple(
+            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
+            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
+        )
         return replace(
             found,
             scores=(*found.scores, *control_scores(samples)),
-            samples=self.with_ends(request, prompts, samples),
+            samples=samples,
             control_sequences=Sequences.of(lengths),
             checks=prompt_checks(request, prompts, in_words=self.in_words),
             prompts_sha256=prompts_sha256(prompts),
@@ -375,15 +380,6 @@ class PromptBenchmark(Benchmark):
                 prompt.cluster,
             )
             for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), first)
-        )
-
-    def with_ends(
-        self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
-    ) -> tuple[Sample, ...]:
-        size = self.prompts_per_sample(request.task)
-        return tuple(
-            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
-            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:

@@ -17,6 +17,7 @@ from lce_core.benchmarks._text.documents import (
     PUBLISHED_SIZES,
     Documents,
     document_tokens,
+    held_out_documents,
     read_documents,
 )
 from lce_core.data.sequences import Sequences
@@ -54,6 +55,40 @@ class OverText(Benchmark):
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (DATA_SETS[task],) if task in self.data_sets else ()
+
+    def documents(
+        self,
+        request: CellRequest,
+        *,
+        at_least: int = 1,
+        at_most: int | None = None,
+        max_tokens: int | None = None,
+    ) -> Documents:
+        """Return the tokenised documents of the task.
+
+        Args:
+          at_least: minimum tokens of a document; shorter documents are skipped.
+          at_most: maximum number of documents of a data set.
+          max_tokens: maximum tokens of all documents together, to which the last one is cut.
+
+        Raises UnavailableError also if all documents have fewer than `at_least` tokens.
+        """
+        if request.task in self.data_sets:
+            return read_documents(
+                request, at_least=at_least, at_most=at_most, max_tokens=max_tokens
+            )
+        self.require_domain(request)
+        return held_out_documents(request, at_least=at_least, max_tokens=max_tokens)
+
+    def require_domain(self, request: CellRequest) -> None:
+        known = request.held_out.domains
+        if request.task not in known:
+            raise UnavailableError(
+                f"domain {request.task!r}",
+                "a domain that the study's corpus does not have",
+                f"one of its domains: {', '.join(known)}",
+                "set `domains` to one or more of these",
+            )
 
 
 class TextBenchmark(OverText):
@@ -136,11 +171,8 @@ class TextBenchmark(OverText):
         if request.task not in self.data_sets:
             self.require_domain(request)
             return request.held_out.stream(request.task)[: self.token_limit()], None
-        documents = read_documents(
-            request,
-            request.task,
-            at_most=self.document_limit(request.task),
-            max_tokens=self.token_limit(),
+        documents = self.documents(
+            request, at_most=self.document_limit(request.task), max_tokens=self.token_limit()
         )
         return documents.joined()[: self.token_limit()], documents
 
@@ -163,16 +195,6 @@ class TextBenchmark(OverText):
             ("document", of_document), ("block", blocks), key=lambda one: len(np.unique(one[1]))
         )
         return [f"{kind} {number}" for number in numbers]
-
-    def require_domain(self, request: CellRequest) -> None:
-        known = request.held_out.domains
-        if request.task not in known:
-            raise UnavailableError(
-                f"domain {request.task!r}",
-                "a domain that the study's corpus does not have",
-                f"one of its domains: {', '.join(known)}",
-                "set `domains` to one or more of these",
-            )
 
     def token_limit(self) -> int | None:
         limit: int | None = self.setting("max_tokens")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from lce_core.benchmarks import (
     Profile,
     Prompt,
     Sampled,
-    Seen,
     Sequences,
     Source,
     Table,
@@ -35,11 +33,11 @@ from lce_core.benchmarks import (
     cut_middle,
     cut_middle_to_fit,
     encode,
-    fact_of_files,
     read_rows,
     spread,
 )
 from lce_core.benchmarks.longbench._tasks import TASKS, FirstLine, Task
+from lce_core.benchmarks.longbench.metrics import first_line
 from lce_core.errors import DataError
 from lce_core.models import LanguageModel
 from lce_core.store.identity import fingerprint
@@ -114,7 +112,7 @@ class LongBench(Sampled):
         return min(eval_length - self._reserved(definition), mean_tokens)
 
     def data_sequences(self, cell: CellData) -> Sequences | None:
-        sizes = _prompt_bytes(cell.task, data_set(cell.task).seen(cell.data_folders))
+        sizes = _prompt_bytes(cell.task, cell.data_folders)
         room = cell.eval_length - self._reserved(TASKS[cell.task])
         return Sequences.of(
             min(room, round(sizes[index] / cell.base_model.bytes_per_token))
@@ -171,17 +169,17 @@ def answer_score(
     task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
 ) -> float:
     """Return the score (0..1) of a prediction: the best over all reference answers."""
-    return TASKS[task].score(prediction, answers, classes, rule)
+    definition = TASKS[task]
+    counted = first_line(prediction) if rule in definition.first_line_rules else prediction
+    return max(definition.metric(counted, answer, classes) for answer in answers)
 
 
-@lru_cache(maxsize=2 * len(TASKS))
-def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
+def _prompt_bytes(task: str, folders: Mapping[str, Path]) -> list[int]:
     def read() -> list[int]:
-        folders = {"longbench": Path(files[0][0]).parent}
         rows = longbench_rows(task, folders, TASKS[task].num_rows)
         return [len(TASKS[task].question(row.context, row.given).encode()) for row in rows]
 
-    return tuple(fact_of_files(f"longbench {VERSION}: bytes of {task}", files, read))
+    return data_set(task).fact(f"longbench {VERSION}: bytes of {task}", folders, read)
 
 
 def data_set(task: str) -> DataSet:

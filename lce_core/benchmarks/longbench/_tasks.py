@@ -15,7 +15,6 @@ from typing import Literal
 from lce_core.benchmarks.longbench.metrics import (
     class_share,
     code_similarity,
-    first_line,
     has_complete_code_line,
     has_complete_line,
     number_share,
@@ -50,12 +49,6 @@ class Task:
 
     def question(self, context: str, given: str) -> str:
         return self.prompt.format(context=context, input=given)
-
-    def score(
-        self, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
-    ) -> float:
-        counted = first_line(prediction) if rule in self.first_line_rules else prediction
-        return max(self.metric(counted, answer, classes) for answer in answers)
 
     def complete(self, rule: FirstLine) -> Callable[[str], bool]:
         """Return the stopping rule, which is True if more text cannot change an answer's score."""

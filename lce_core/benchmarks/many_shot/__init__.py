@@ -15,9 +15,8 @@ Intervals: bootstrap over permutations, or over questions if there is only one p
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,12 @@ from lce_core.benchmarks import (
     Profile,
     Prompt,
     PromptBenchmark,
-    Seen,
     Sequences,
     Source,
     calls,
     cut_middle,
     encode,
     encoded,
-    fact_of_files,
     generator,
     key_ids,
     keys_of,
@@ -169,7 +166,7 @@ class ManyShot(PromptBenchmark):
     def data_sequences(self, cell: CellData) -> Sequences | None:
         if not self.in_words:
             return None
-        size = _prompt_bytes(num_shots(cell.task), TREC.seen(cell.data_folders))
+        size = _prompt_bytes(num_shots(cell.task), cell.data_folders)
         expected = min(cell.eval_length, round(size / cell.base_model.bytes_per_token))
         return Sequences({expected: self.num_prompts(cell.task)})
 
@@ -256,19 +253,18 @@ def expected_tokens(shots: int) -> float:
     return 33 + QUESTION_TOKENS * shots
 
 
-@lru_cache(maxsize=64)
-def _prompt_bytes(shots: int, files: Seen) -> float:
+def _prompt_bytes(shots: int, folders: Mapping[str, Path]) -> float:
     """Return the expected bytes of a prompt: `shots` examples and a question, all of mean size."""
     frame = len(prompt_text((), "").encode())
 
     def read() -> list[int]:
-        shown, asked = trec_questions({TREC.name: Path(files[0][0]).parent})
+        shown, asked = trec_questions(folders)
         examples = len(prompt_text(shown, "").encode()) - frame
         questions = sum(len(one.text.encode()) for one in asked)
         return [examples, len(shown), questions, len(asked)]
 
     what = f"many_shot {VERSION}: bytes of examples and questions"
-    examples, num_shown, questions, num_asked = fact_of_files(what, files, read)
+    examples, num_shown, questions, num_asked = TREC.fact(what, folders, read)
     return frame + questions / num_asked + shots * examples / num_shown
 
 

@@ -60,14 +60,14 @@ from lce_core.models import LanguageModel
 
 _PARAGRAPHS = {"squad": SQUAD, "xquad": XQUAD}
 _QUESTIONS = ("qa_1", "qa_2")
-_NEW_TOKENS = {
+NEW_TOKENS = {
     **dict.fromkeys(NIAH, Niah.new_tokens),
     "vt": VariableTracking.new_tokens,
     "cwe": CommonWords.new_tokens,
     "fwe": FrequentWords.new_tokens,
     **dict.fromkeys(_QUESTIONS, QuestionAnswering.new_tokens),
 }
-TASKS = tuple(_NEW_TOKENS)
+TASKS = tuple(NEW_TOKENS)
 KEY_TASKS = {
     "niah_single_1": KeyTask(line=NOISE),
     "niah_single_2": KeyTask(),
@@ -130,7 +130,7 @@ class Ruler(Sampled):
         return None if self.in_words else KEY_TASKS[task]
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        return max(1, eval_length - new_tokens(task))
+        return max(1, eval_length - NEW_TOKENS[task])
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         if not self.in_words:
@@ -170,7 +170,7 @@ class Ruler(Sampled):
         return 2 * search.growth(task.units.step) if v1 else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
-        return new_tokens(task)
+        return NEW_TOKENS[task]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return match(task, answer, prompt.right_answers)
@@ -217,10 +217,6 @@ class Ruler(Sampled):
 
 def reads_running_text(task: str) -> bool:
     return task in NIAH and NIAH[task].haystack == "text"
-
-
-def new_tokens(task: str) -> int:
-    return _NEW_TOKENS[task]
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:

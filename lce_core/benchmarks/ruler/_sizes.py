@@ -46,7 +46,7 @@ class Search:
 
     def prompts(self, count: int) -> list[Prompt]:
         """Build `count` prompts, or raise UnavailableError with the minimum length."""
-        found = [self.prompt(index) for index in range(count)]
+        found = [self._largest(index, self._start)[1] for index in range(count)]
         fitted = [prompt for prompt in found if prompt is not None]
         if len(fitted) < count:
             smallest = (self._draft(0, index).text for index in range(count))
@@ -54,10 +54,6 @@ class Search:
             what = f"the smallest prompts of {self.request.task} and their answers"
             raise too_long(self.request, what, longest + self.task.new_tokens)
         return fitted
-
-    def prompt(self, index: int) -> Prompt | None:
-        """Build the prompt of one sample; None if its smallest size does not fit."""
-        return self._largest(index, self._start)[1]
 
     def growth(self, step: int) -> int:
         """Return the most tokens that sample 0 gains by one of eight steps of size `step`."""
@@ -78,6 +74,7 @@ class Search:
         return min(int(place * aim / len(prompt.ids)), len(self.task.sizes) - 1)
 
     def _largest(self, index: int, start: int) -> tuple[int, Prompt | None]:
+        """Return (place, prompt) of a sample; no prompt if its smallest size does not fit."""
         room, best = self._room, list[Prompt]()
 
         def tokens(place: int) -> int:

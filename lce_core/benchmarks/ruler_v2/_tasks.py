@@ -69,7 +69,7 @@ class ManyNeedles:
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Give all keys equally many values."""
         rng, count = draw.rng, self._num_values
-        keys = _distinct(1 + math.ceil(size / count), rng)
+        keys = _distinct("words", 1 + math.ceil(size / count), rng)
         asked, others = keys[0], (keys[1:] * count)[:size]
         lines = [_needle(key, rng) for key in others]
         if count > 1:
@@ -85,10 +85,10 @@ class ManyNeedles:
         return Draft(text, tuple(values), float(np.mean(depths)), controls=tuple(controls))
 
 
-def _distinct(count: int, rng: Random) -> list[str]:
+def _distinct(kind: str, count: int, rng: Random) -> list[str]:
     found: dict[str, None] = {}
     while len(found) < count:
-        found[draw_item("words", rng)] = None
+        found[draw_item(kind, rng)] = None
     return list(found)
 
 
@@ -165,7 +165,7 @@ class NumberedDocuments:
         others = [number for number in range(len(self._documents)) if number not in mine]
         shown = [*(question.own if size else question.evidence), *rng.sample(others, size)]
         rng.shuffle(shown)
-        names = dict(zip(shown, distinct_numbers(len(shown), rng), strict=True))
+        names = dict(zip(shown, _distinct("numbers", len(shown), rng), strict=True))
         first = question.evidence[0]
         asked = self._task.asked.format(text=self._documents[first], question=question.text)
         wanted = [first] if self._task.answer == "first index" else [*question.evidence]
@@ -321,16 +321,10 @@ def prompt_text(
 
 def _numbers(count: int, equal: int, rng: Random) -> list[str]:
     """Draw `count` numbers of seven digits; with `equal`, each occurs at most that many times."""
-    found = distinct_numbers(math.ceil(count / equal) if equal else count, rng) * max(1, equal)
+    different = math.ceil(count / equal) if equal else count
+    found = _distinct("numbers", different, rng) * max(1, equal)
     rng.shuffle(found)
     return found[:count]
-
-
-def distinct_numbers(count: int, rng: Random) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[str(rng.randint(10**6, 10**7 - 1))] = None
-    return [*found]
 
 
 def _numbered(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks import DataRow, DataSet, Seen, Table, fact_of_files, read_rows, read_text
+from lce_core.benchmarks import DataRow, DataSet, Table, read_rows, read_text
 from lce_core.errors import DataError
 
 Folders = Mapping[str, Path]
@@ -199,27 +198,19 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
         data_set.require_rows(folders, split, found[split], rows)
 
 
-def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
+def request_bytes(name: str, folders: Folders) -> list[list[int]] | None:
     """Return for each question the bytes of its forward passes; None without `request_texts`."""
     task = TASKS[name]
-    if task.request_texts is None:
-        return None
-    (data_set,) = task.splits.values()
-    return _request_bytes(name, data_set.seen(folders))
-
-
-@lru_cache(maxsize=8)
-def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
-    task = TASKS[name]
     texts = task.request_texts
-    assert texts is not None, "request_bytes returns None for such tasks"
-    (split,) = task.splits
+    if texts is None:
+        return None
+    ((split, data_set),) = task.splits.items()
 
     def read() -> list[list[int]]:
-        rows = _rows(task, split, [Path(path) for path, *_ in files])
+        rows = read_split(task, split, folders)
         return [[len(text.encode()) for text in texts(row)] for row in rows]
 
-    return tuple(map(tuple, fact_of_files(f"short_context 1: bytes of {name}", files, read)))
+    return data_set.fact(f"short_context 1: bytes of {name}", folders, read)
 
 
 def read_split(
