@@ -36,8 +36,7 @@ from lce_core.benchmarks import (
     read_rows,
     spread,
 )
-from lce_core.benchmarks.longbench._tasks import TASKS, FirstLine, Task
-from lce_core.benchmarks.longbench.metrics import first_line
+from lce_core.benchmarks.longbench.tasks import TASKS, FirstLine, Task, first_line
 from lce_core.errors import DataError
 from lce_core.models import LanguageModel
 from lce_core.store.identity import fingerprint

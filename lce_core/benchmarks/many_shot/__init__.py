@@ -48,8 +48,12 @@ from lce_core.benchmarks import (
     token_name,
     too_long,
 )
-from lce_core.benchmarks.longbench._tasks import QUESTION_TYPE
-from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
+from lce_core.benchmarks.longbench.tasks import (
+    QUESTION_TYPE,
+    class_share,
+    first_line,
+    has_complete_line,
+)
 from lce_core.benchmarks.many_shot.trec import (
     CLASSES,
     NUM_QUESTIONS,

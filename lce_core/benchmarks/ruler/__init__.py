@@ -50,9 +50,8 @@ from lce_core.benchmarks.ruler._documents import (
     read_hotpot,
     read_squad,
 )
-from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, TextTask
+from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, InUnits, Search, TextTask
 from lce_core.benchmarks.ruler._niah import NIAH, Niah, essay_haystack, held_out_haystack
-from lce_core.benchmarks.ruler._sizes import InUnits, Search
 from lce_core.benchmarks.ruler._vt import VariableTracking
 from lce_core.benchmarks.ruler._words import CommonWords, FrequentWords
 from lce_core.evaluation.metrics import string_match_all, string_match_part

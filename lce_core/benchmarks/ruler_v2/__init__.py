@@ -33,8 +33,7 @@ from lce_core.benchmarks import (
     generator,
 )
 from lce_core.benchmarks.ruler._documents import HOTPOT, NUM_QUESTIONS, read_hotpot
-from lce_core.benchmarks.ruler._drafts import TextTask
-from lce_core.benchmarks.ruler._sizes import Search
+from lce_core.benchmarks.ruler._drafts import Search, TextTask
 from lce_core.benchmarks.ruler_v2._tasks import (
     ASKING,
     COPYING,
