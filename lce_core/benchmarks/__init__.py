@@ -32,7 +32,6 @@ from lce_core.benchmarks._prompted.benchmark import (
     PromptBenchmark,
     Sampled,
     Worded,
-    mean_score,
     strata,
 )
 from lce_core.benchmarks._prompted.chat import chat_ids
@@ -50,7 +49,7 @@ from lce_core.benchmarks._prompted.keys import (
     token_name,
     without_keys,
 )
-from lce_core.benchmarks._prompted.metrics import margin_score, occurrences
+from lce_core.benchmarks._prompted.metrics import column_mean, occurrences
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     Stream,
@@ -76,10 +75,7 @@ from lce_core.benchmarks._text.benchmark import (
     pack_losses,
     window_samples,
 )
-from lce_core.benchmarks._text.documents import (
-    DATA_SETS,
-    document_tokens,
-)
+from lce_core.benchmarks._text.documents import DATA_SETS, document_tokens
 from lce_core.benchmarks._text.windows import (
     Scored,
     cut_windows,
@@ -135,6 +131,7 @@ __all__ = [
     "Worded",
     "calls",
     "chat_ids",
+    "column_mean",
     "cut_middle",
     "cut_middle_to_fit",
     "cut_windows",
@@ -148,9 +145,7 @@ __all__ = [
     "keys_of",
     "last_that_fits",
     "long_streams",
-    "margin_score",
     "marking",
-    "mean_score",
     "num_windows",
     "occurrences",
     "over_document_losses",

@@ -44,11 +44,11 @@ from lce_core.benchmarks import (
     Source,
     TokenIds,
     calls,
+    column_mean,
     encode,
     generator,
     key_ids,
     keys_of,
-    margin_score,
     marking,
     passed_share,
     score,
@@ -169,7 +169,7 @@ class MultiKey(OverText, PromptBenchmark):
         return has_complete_integer(answer)
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        return (*super().scores(samples), margin_score(samples))
+        return (*super().scores(samples), column_mean(samples, "margin"))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         prompts = self.prompts(request)

@@ -27,7 +27,7 @@ from lce_core.benchmarks import (
     Source,
     TokenIds,
     calls,
-    mean_score,
+    column_mean,
     score,
 )
 from lce_core.benchmarks.multi_key import QUESTION_TOKENS, MultiKey
@@ -50,10 +50,7 @@ class MultiTurn(MultiKey):
     def turns(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         each = [samples[turn :: self.num_keys] for turn in range(self.num_keys)]
         names = [f"turn_{number}" for number in range(1, self.num_keys + 1)]
-        found = [
-            score(name, mean_score(own), higher_is_better=True)
-            for name, own in zip(names, each, strict=True)
-        ]
+        found = [column_mean(own, "score", name) for name, own in zip(names, each, strict=True)]
         slopes = [last.score - first.score for first, last in zip(each[0], each[-1], strict=True)]
         clusters = [sample.cluster for sample in each[0]]
         slope = score("turn_slope", mean_estimate(slopes, clusters), higher_is_better=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Self
@@ -12,23 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import (
-    Benchmark,
-    CellRequest,
-    CellResult,
-    Sample,
-    Score,
-    score,
-)
+from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.chat import Frame
-from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
+from lce_core.benchmarks._prompted.filling import last_that_fits, too_long
 from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
 from lce_core.benchmarks._prompted.metrics import (
     CONTROL_TOKENS,
+    column_mean,
     compared,
     control_prompts,
-    control_scores,
     label_scores,
     prompt_checks,
 )
@@ -48,7 +43,9 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.kinds import CONTROLS
 from lce_core.models import LanguageModel
 from lce_core.progress import no_progress
-from lce_core.statistics.estimates import Estimate, mean_estimate
+
+FULL_SHARE = Fraction(95, 100)
+"""Fraction of the cell's length that prompt and answer must reach, on average over prompts."""
 
 
 class PromptBenchmark(Benchmark):
@@ -192,7 +189,7 @@ class PromptBenchmark(Benchmark):
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         """Compute the cell's metrics: by default the mean score of its samples."""
-        return (score(self.default_metric, mean_score(samples), higher_is_better=True),)
+        return (column_mean(samples, "score", self.default_metric),)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         key_task = self.key_task(task)
@@ -227,13 +224,14 @@ class PromptBenchmark(Benchmark):
         self, request: CellRequest, prompts: Sequence[Prompt], found: CellResult
     ) -> CellResult:
         """Add the controls, the checks of the prompts, and the ends and digest of the prompts."""
-        samples, lengths = found.samples, list[int]()
+        samples, scores, lengths = found.samples, [*found.scores], list[int]()
         for name in CONTROLS if self.controls else ():
             if short := control_prompts(prompts, name):
                 scored = self.samples(replace(request, report=no_progress), short)
                 columns: list[dict[str, Any]] = [{name: one.score} for one in scored]
                 pairs = zip(samples, columns, strict=True)
                 samples = tuple(replace(one, **column) for one, column in pairs)
+                scores.append(column_mean(samples, name))
                 lengths += [len(one.ids) for one in short]
         size = self.prompts_per_sample(request.task)
         samples = tuple(
@@ -242,7 +240,7 @@ class PromptBenchmark(Benchmark):
         )
         return replace(
             found,
-            scores=(*found.scores, *control_scores(samples)),
+            scores=tuple(scores),
             samples=samples,
             control_sequences=Sequences.of(lengths),
             checks=prompt_checks(request, prompts, in_words=self.in_words),
@@ -277,15 +275,30 @@ class PromptBenchmark(Benchmark):
         return [frame.around(one) for one in self.build(replace(request, eval_length=length))]
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """Return the prompts' lengths in tokens; raise UnavailableError if they are too short."""
+        """Return the prompts' lengths in tokens; raise UnavailableError if they are too short.
+
+        They are if prompt plus answer are, on average, below `FULL_SHARE` of the cell's length and
+        below the length minus `slack_tokens`.
+        """
         sequences = Sequences.of(len(prompt.ids) for prompt in prompts)
-        if self.fills_length or not self.in_words:
-            require_filled(
-                sequences,
-                self.longest_answer(request.task),
-                request.eval_length,
-                lambda: self.slack_tokens(request),
-                self.otherwise,
+        if not self.fills_length and self.in_words:
+            return sequences
+        length, answer_tokens = request.eval_length, self.longest_answer(request.task)
+        filled = Fraction(sequences.num_tokens, len(prompts)) + answer_tokens
+        least = FULL_SHARE * length
+        if filled < least:
+            # Only now, because the slack may depend on data that have to be read.
+            least = min(least, Fraction(length - self.slack_tokens(request)))
+        if filled < least:
+            found = sequences.lengths
+            or_else = f", or {self.otherwise}" if self.otherwise else ""
+            raise UnavailableError(
+                "eval_length",
+                f"prompts of {found['min']:,} to {found['max']:,} tokens, mean"
+                f" {found['mean']:,.0f}, for a length of {length:,} tokens including"
+                f" {answer_tokens:,} for the answer",
+                f"prompts of at least {math.ceil(least) - answer_tokens:,} tokens on average",
+                f"use a length of at most {found['max'] + answer_tokens:,} tokens{or_else}",
             )
         return sequences
 
@@ -421,12 +434,6 @@ class PromptBenchmark(Benchmark):
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
     """Draw a stratified sample: one number from each of len(draws) equal intervals of 0..whole."""
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
-
-
-def mean_score(samples: Sequence[Sample]) -> Estimate:
-    return mean_estimate(
-        [sample.score for sample in samples], [sample.cluster for sample in samples]
-    )
 
 
 class Sampled(PromptBenchmark):

@@ -36,17 +36,6 @@ def control_prompts(prompts: Sequence[Prompt], name: str) -> list[Prompt]:
     ]
 
 
-def control_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
-    """Return the metrics `no_context` and `local_context`, where all samples have them."""
-    found = []
-    for name in CONTROLS:
-        values = [value for one in samples if (value := getattr(one, name)) is not None]
-        if values:
-            estimate = mean_estimate(values, [sample.cluster for sample in samples])
-            found.append(score(name, estimate, higher_is_better=True))
-    return tuple(found)
-
-
 def prompt_checks(
     request: CellRequest, prompts: Sequence[Prompt], *, in_words: bool
 ) -> dict[str, int]:
@@ -106,11 +95,11 @@ def label_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
     if not right:
         return ()
     choice = mean_estimate(right, [sample.cluster for sample in samples])
-    return score("choice", choice, higher_is_better=True), margin_score(samples)
+    return score("choice", choice, higher_is_better=True), column_mean(samples, "margin")
 
 
-def margin_score(samples: Sequence[Sample]) -> Score:
-    """Return the mean `margin` of prompts with labels, in nats."""
-    margins = [sample.margin for sample in samples if sample.margin is not None]
-    clusters = [sample.cluster for sample in samples]
-    return score("margin", mean_estimate(margins, clusters), higher_is_better=True)
+def column_mean(samples: Sequence[Sample], column: str, metric: str = "") -> Score:
+    """Return the mean of a column of samples as a metric, by default with the column's name."""
+    values = [value for one in samples if (value := getattr(one, column)) is not None]
+    estimate = mean_estimate(values, [sample.cluster for sample in samples])
+    return score(metric or column, estimate, higher_is_better=True)
