@@ -50,7 +50,7 @@ from lce_core.benchmarks.ruler._documents import (
     read_hotpot,
     read_squad,
 )
-from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, InUnits, Search, TextTask
+from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, InUnits, ReleasedTask, Search
 from lce_core.benchmarks.ruler._niah import NIAH, Niah, essay_haystack, held_out_haystack
 from lce_core.benchmarks.ruler._vt import VariableTracking
 from lce_core.benchmarks.ruler._words import CommonWords, FrequentWords
@@ -177,7 +177,7 @@ class Ruler(Sampled):
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return self.score_answer(task, prompt, answer) == 1
 
-    def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
+    def _task(self, request: CellRequest) -> tuple[ReleasedTask, int, Draw]:
         """Return (task that builds the cell's prompts, number of samples, random draws).
 
         The number is smaller than `num_prompts` if the data set has too few questions. `faithful`

@@ -124,11 +124,16 @@ class TextTask(Protocol):
     new_tokens: int
     sizes: range
     """Sizes that `Search` may try: numbers of words, lines, blocks of noise or documents."""
-    units: Units
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Build the prompt of sample `index`; a larger `size` makes a longer prompt."""
         ...
+
+
+class ReleasedTask(TextTask, Protocol):
+    """A task of RULER's first release."""
+
+    units: Units
 
 
 def percent(position: float, last: int) -> float:
@@ -264,7 +269,7 @@ class InUnits:
     """
 
     request: CellRequest
-    task: TextTask
+    task: ReleasedTask
     draw: Draw
 
     @cached_property

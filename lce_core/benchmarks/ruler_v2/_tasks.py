@@ -18,7 +18,7 @@ import numpy as np
 
 from lce_core.benchmarks import DataRow, DataSet, Table, read_rows
 from lce_core.benchmarks.ruler._documents import Collection
-from lce_core.benchmarks.ruler._drafts import Draft, Draw, Units, percent
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, percent
 from lce_core.benchmarks.ruler._niah import NEEDLE, ONE, SEVERAL, among_lines
 from lce_core.benchmarks.ruler._vocabulary import draw_item
 from lce_core.errors import DataError
@@ -64,7 +64,6 @@ class ManyNeedles:
     def __init__(self, num_values: int, new_tokens: int, eval_length: int) -> None:
         self._num_values, self.new_tokens = num_values, new_tokens
         self.sizes = range(num_values, num_values + eval_length + 1)
-        self.units = Units(1, num_values, new_tokens, "redrawn smaller", least=num_values)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Give all keys equally many values."""
@@ -156,7 +155,6 @@ class NumberedDocuments:
         self.new_tokens = new_tokens
         own = max(len(question.own) for question in self._questions)
         self.sizes = range(min(max(0, len(self._documents) - own), eval_length) + 1)
-        self.units = Units(1, 0, new_tokens, "redrawn smaller", self.sizes[-1], 0)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Build a prompt whose smallest size has only the documents with supporting facts."""
@@ -278,7 +276,6 @@ class NumberedQuestions:
         self.new_tokens = new_tokens
         least = NUM_SHOTS if task.kind == "solve" else 1
         self.sizes = range(least, max(least, min(len(others), eval_length)) + 1)
-        self.units = Units(1, least, new_tokens, "redrawn smaller", len(others), least)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         rng, task = draw.rng, self._task
