@@ -199,15 +199,13 @@ class ManyShot(PromptBenchmark):
         return self._encoded(request, texts)
 
     def _encoded(self, request: CellRequest, texts: list[tuple[str, str, str]]) -> list[Prompt]:
+        whole = ids = [encode(request, text) for text, _, _ in texts]
+        needed = max(map(len, whole)) + NEW_TOKENS
         if self.profile == "faithful":
-            whole = [encode(request, text) for text, _, _ in texts]
             ids = [cut_middle(request, text, request.eval_length) for text, _, _ in texts]
-        else:
-            whole = ids = [encode(request, text) for text, _, _ in texts]
-            needed = max(map(len, ids)) + NEW_TOKENS
-            if needed > request.eval_length:
-                what = f"the longest prompt of {request.task} and its answer"
-                raise too_long(request, what, needed, otherwise=" or fewer shots")
+        elif needed > request.eval_length:
+            what = f"the longest prompt of {request.task} and its answer"
+            raise too_long(request, what, needed, otherwise=" or fewer shots")
         return [
             Prompt(
                 np.array(row, dtype=np.int64),

@@ -43,8 +43,6 @@ class ShortTask:
     """Number of solved examples before the question."""
     metric: str
     """Metric that papers report."""
-    repo: str
-    """Data set repository on the hub."""
     splits: Mapping[str, DataSet]
     """Files of each split by the harness's name. The last split has the questions; an earlier one,
     if any, has the solved examples."""
@@ -89,7 +87,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="mmlu/default",
         shots=5,
         metric="acc",
-        repo="cais/mmlu",
         splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",), configs=MMLU_SUBJECTS),
         columns=("question", "choices", "answer"),
         num_questions=14_042,
@@ -102,7 +99,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="hellaswag",
         shots=10,
         metric="acc_norm",
-        repo="Rowan/hellaswag",
         splits=_splits("hellaswag", "Rowan/hellaswag", ("train", "validation"), ("", "data/")),
         columns=("activity_label", "ctx_a", "ctx_b", "endings", "label"),
         num_questions=10_042,
@@ -115,7 +111,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="arc",
         shots=25,
         metric="acc_norm",
-        repo="allenai/ai2_arc",
         splits=_splits(
             "arc_challenge",
             "allenai/ai2_arc",
@@ -134,7 +129,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="piqa",
         shots=0,
         metric="acc",
-        repo="baber/piqa",
         splits=_splits(
             "piqa",
             "baber/piqa",
@@ -155,7 +149,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="triviaqa",
         shots=5,
         metric="exact_match",
-        repo="mandarjoshi/trivia_qa",
         splits=_splits(
             "triviaqa",
             "mandarjoshi/trivia_qa",
@@ -173,7 +166,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="truthfulqa",
         shots=0,
         metric="acc",
-        repo="truthfulqa/truthful_qa",
         splits=_splits(
             "truthfulqa",
             "truthfulqa/truthful_qa",
@@ -226,10 +218,6 @@ def read_split(
         files = [file for file in files if subject in (file.parent.name, file.stem)]
         if not files:
             raise data_set.missing(f"file {subject}/{split}*")
-    return _rows(task, split, files)
-
-
-def _rows(task: ShortTask, split: str, files: list[Path]) -> list[DataRow]:
     labels = [file for file in files if file.suffix == ".lst"]
     if labels:
         return _published_piqa(files, labels[0], task.columns)

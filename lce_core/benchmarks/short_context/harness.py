@@ -61,6 +61,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
     members = [name] if name in manager.all_subtasks else manager.all_subtasks
+    *_, data_set = task.splits.values()
     loaded: dict[str, Any] = {}
     rows: Counter[str] = Counter()
     for member in members:
@@ -79,7 +80,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
             raise DataError(
                 f"data of task {member!r}",
                 f"{type(error).__name__}: {error}",
-                f"rows with the columns and types of huggingface.co/datasets/{task.repo}",
+                f"rows with the columns and types of {data_set.origin}",
                 "get the data again from there",
             ) from error
         loaded |= built["tasks"]

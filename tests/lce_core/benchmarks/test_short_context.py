@@ -114,12 +114,12 @@ def test_prompts_shots_and_answers_are_those_of_the_harness_alone(task, tmp_path
 
 def test_data_out_of_reach_is_named_with_its_origin(tmp_path):
     for task, plan in TASKS.items():
-        (name,) = {data_set.name for data_set in plan.splits.values()}
+        ((name, origin),) = {(data_set.name, data_set.origin) for data_set in plan.splits.values()}
         with pytest.raises(
-            UnavailableError, match=rf"'{name}': got no folder.*{plan.repo}.*{name}=FOLD"
+            UnavailableError, match=rf"'{name}': got no folder.*{origin}.*{name}=FOLD"
         ):
             _benchmark().digest(task, {})
-        with pytest.raises(UnavailableError, match=rf"'{name}': .*: got no .*{plan.repo}"):
+        with pytest.raises(UnavailableError, match=rf"'{name}': .*: got no .*{origin}"):
             _benchmark().evaluate(toy_request(task=task, data_folders={name: tmp_path}))
 
 
