@@ -75,7 +75,7 @@ from lce_core.benchmarks._text.benchmark import (
     pack_losses,
     window_samples,
 )
-from lce_core.benchmarks._text.documents import DATA_SETS, document_tokens
+from lce_core.benchmarks._text.documents import document_tokens
 from lce_core.benchmarks._text.windows import (
     Scored,
     cut_windows,
@@ -96,7 +96,6 @@ from lce_core.registry import Examples, Registry, Source
 __all__ = [
     "BENCHMARKS",
     "CONTROLS",
-    "DATA_SETS",
     "DEFAULT_SPAN",
     "ESSAYS",
     "FAITHFUL_DOCUMENTS",

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from lce_core.benchmarks._base import CellRequest, Sample, Score, score
-from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds
+from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.kinds import CONTROLS
 from lce_core.statistics.estimates import mean_estimate
 
@@ -42,7 +42,7 @@ def prompt_checks(
     """Return the columns of the catalog's view `prompt_checks` that count tokens and prompts."""
     tokenizer, found = request.tokenizer, {"num_cut": sum(one.is_cut for one in prompts)}
     begin = tokenizer.bos_token_id
-    begins = [_num_first(one.ids, begin) for one in prompts]
+    begins = [int(np.argmax(one.ids != begin)) for one in prompts]
     needed = request.base_model.architecture.needs_begin
     found["num_without_begin"] = begins.count(0) if needed else 0
     if begin is not None:
@@ -57,10 +57,6 @@ def prompt_checks(
             for whole, part in zip(prompts, local, strict=True)
         )
     return found
-
-
-def _num_first(ids: TokenIds, token: int | None) -> int:
-    return int(np.argmax(ids != token))
 
 
 def occurrences(request: CellRequest, prompt: Prompt, *, in_words: bool) -> list[float]:

@@ -76,6 +76,8 @@ def _scores(
     later: Callable[[], list[Windows]],
     report: Progress,
 ) -> TokenScores:
+    from lce_core.evaluation import likelihood
+
     known = _known(request, windows)
     missing = np.flatnonzero([row is None for row in known])
     found = len(windows) - len(missing)
@@ -90,24 +92,18 @@ def _scores(
     uncached = replace(windows, starts=windows.starts[missing])
     progress = shifted(report, found, len(windows))
     if request.ranges is None:
-        computed = _all_at_once(request, uncached, progress)
+        computed = likelihood.window_scores(
+            request.model,
+            uncached.ids(),
+            following=uncached.following(),
+            batch_tokens=request.batch_tokens,
+            report=progress,
+        )
     else:
         computed = request.ranges.scores(uncached, total, later, progress)
     request.losses.keep(_text_of(windows), uncached.starts, windows.length, computed)
     nll[missing], hits[missing] = computed.nll, computed.hits
     return TokenScores(nll, hits)
-
-
-def _all_at_once(request: CellRequest, windows: Windows, report: Progress) -> TokenScores:
-    from lce_core.evaluation import likelihood
-
-    return likelihood.window_scores(
-        request.model,
-        windows.ids(),
-        following=windows.following(),
-        batch_tokens=request.batch_tokens,
-        report=report,
-    )
 
 
 def _missing_of(request: CellRequest, groups: Sequence[Windows]) -> list[Windows]:
