@@ -24,7 +24,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from lce_core.benchmarks import BENCHMARKS, CellRequest, Score, text_answers
-from lce_core.benchmarks.ruler import match, new_tokens
+from lce_core.benchmarks.ruler import NEW_TOKENS, match
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_scores
@@ -185,7 +185,7 @@ def early_stop(options: Namespace, length: int) -> Row:
     drawn = ruler.prompts(request)
 
     def answers(rules: Any) -> list[str]:
-        return text_answers(request, drawn, max_new_tokens=new_tokens(task), complete=rules)
+        return text_answers(request, drawn, max_new_tokens=NEW_TOKENS[task], complete=rules)
 
     def never(_: str) -> bool:
         return False

@@ -21,10 +21,8 @@ from lce_core.benchmarks._data import (
     ESSAYS,
     DataRow,
     DataSet,
-    Seen,
     Table,
     essays,
-    fact_of_files,
     read_rows,
     read_text,
     spread,
@@ -34,11 +32,9 @@ from lce_core.benchmarks._prompted.benchmark import (
     PromptBenchmark,
     Sampled,
     Worded,
-    mean_score,
     strata,
 )
 from lce_core.benchmarks._prompted.chat import chat_ids
-from lce_core.benchmarks._prompted.controls import occurrences
 from lce_core.benchmarks._prompted.filling import (
     cut_middle,
     cut_middle_to_fit,
@@ -53,7 +49,7 @@ from lce_core.benchmarks._prompted.keys import (
     token_name,
     without_keys,
 )
-from lce_core.benchmarks._prompted.labels import margin_score
+from lce_core.benchmarks._prompted.metrics import column_mean, occurrences
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     Stream,
@@ -79,22 +75,19 @@ from lce_core.benchmarks._text.benchmark import (
     pack_losses,
     window_samples,
 )
-from lce_core.benchmarks._text.definitions import (
+from lce_core.benchmarks._text.documents import document_tokens
+from lce_core.benchmarks._text.windows import (
     Scored,
+    cut_windows,
+    num_windows,
     over_document_losses,
     over_documents,
     over_tokens,
     over_windows,
     scored_means,
+    shifted,
+    window_scores,
 )
-from lce_core.benchmarks._text.documents import (
-    DATA_SETS,
-    Documents,
-    document_tokens,
-    held_out_documents,
-    read_documents,
-)
-from lce_core.benchmarks._text.windows import cut_windows, num_windows, shifted, window_scores
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
 from lce_core.kinds import CONTROLS, Kind
@@ -103,7 +96,6 @@ from lce_core.registry import Examples, Registry, Source
 __all__ = [
     "BENCHMARKS",
     "CONTROLS",
-    "DATA_SETS",
     "DEFAULT_SPAN",
     "ESSAYS",
     "FAITHFUL_DOCUMENTS",
@@ -117,7 +109,6 @@ __all__ = [
     "CellResult",
     "DataRow",
     "DataSet",
-    "Documents",
     "Examples",
     "KeyTask",
     "Kind",
@@ -130,7 +121,6 @@ __all__ = [
     "Sampled",
     "Score",
     "Scored",
-    "Seen",
     "Sequences",
     "Source",
     "Stream",
@@ -140,6 +130,7 @@ __all__ = [
     "Worded",
     "calls",
     "chat_ids",
+    "column_mean",
     "cut_middle",
     "cut_middle_to_fit",
     "cut_windows",
@@ -148,16 +139,12 @@ __all__ = [
     "encode",
     "encoded",
     "essays",
-    "fact_of_files",
     "generator",
-    "held_out_documents",
     "key_ids",
     "keys_of",
     "last_that_fits",
     "long_streams",
-    "margin_score",
     "marking",
-    "mean_score",
     "num_windows",
     "occurrences",
     "over_document_losses",
@@ -168,7 +155,6 @@ __all__ = [
     "passed_share",
     "prompts_sha256",
     "random_slice",
-    "read_documents",
     "read_rows",
     "read_text",
     "score",

@@ -13,13 +13,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lce_core.errors import DataError, UnavailableError
-from lce_core.hub import RowsAddress, given_names, local_folder, rows_address
+from lce_core.hub import given_names, local_folder, rows_address
 from lce_core.store.file_facts import fact_of, sha256_of
 
 T = TypeVar("T")
@@ -27,8 +27,8 @@ DataRow = dict[str, Any]
 SUBSET = "subset.json"
 """JSON file such as {"qasper.jsonl": 37} (file or split: number of rows), by which a user declares
 that the folder has fewer rows than published. Without it, missing rows are an error."""
-Seen = tuple[tuple[str, int, int], ...]
-"""(path, size in bytes, modification time in ns) of each file of a data set: a cache key."""
+_FACTS: dict[tuple[object, ...], Any] = {}
+"""Results of `DataSet.fact` in this process."""
 
 
 class Table(NamedTuple):
@@ -62,7 +62,14 @@ class DataSet:
                 remedy,
             )
         if address := rows_address(folders[self.name]):
-            return self._fetched(address)
+            if not self.tables:
+                raise UnavailableError(
+                    f"data set {self.name!r}",
+                    str(address),
+                    "a folder, because this data set is published as files and not as rows",
+                    remedy,
+                )
+            return sorted(address.fetched(*table) for table in self.tables)
         try:
             folder = local_folder(folders[self.name], self.patterns)
         except UnavailableError as error:
@@ -88,16 +95,6 @@ class DataSet:
             "all files of the data set",
             f"get the missing files from {self.origin}",
         )
-
-    def _fetched(self, address: RowsAddress) -> list[Path]:
-        if not self.tables:
-            raise UnavailableError(
-                f"data set {self.name!r}",
-                str(address),
-                "a folder, because this data set is published as files and not as rows",
-                f"get it from {self.origin} and give `--data-folder {self.name}=FOLDER`",
-            )
-        return sorted(address.fetched(*table) for table in self.tables)
 
     def require_rows(
         self, folders: Mapping[str, Path], part: str, got: int, published: int
@@ -147,9 +144,21 @@ class DataSet:
             "correct or remove the file",
         )
 
-    def seen(self, folders: Mapping[str, Path]) -> Seen:
+    def seen(self, folders: Mapping[str, Path]) -> tuple[tuple[Path, int, int], ...]:
+        """Return path, size in bytes and modification time in ns of each file: a cache key."""
         files = [(file, file.stat()) for file in self.files(folders)]
-        return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
+        return tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in files)
+
+    def fact(self, what: str, folders: Mapping[str, Path], compute: Callable[[], T]) -> T:
+        """Return `compute()`, a JSON value that the store caches until one of the files changes.
+
+        `what` is name and version of the computation, part of the cache key.
+        """
+        key = (what, self.seen(folders))
+        if key not in _FACTS:
+            paths = self.files(folders)
+            _FACTS[key] = fact_of(what, paths[0].parent, paths, compute)
+        return cast("T", _FACTS[key])
 
     def digest(self, folders: Mapping[str, Path]) -> str:
         """Return the sha256 over names and contents of all files; that of each file is cached."""
@@ -166,15 +175,6 @@ class DataSet:
                 ) from None
             total.update(f"{content} {file.name}\n".encode())
         return total.hexdigest()
-
-
-def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
-    """Return `compute()`, a JSON value that the store caches until one of `files` changes.
-
-    `what` is name and version of the computation, part of the cache key.
-    """
-    paths = [Path(path) for path, *_ in files]
-    return fact_of(what, paths[0].parent, paths, compute)
 
 
 def spread(num_all: int, num_wanted: int) -> list[int]:

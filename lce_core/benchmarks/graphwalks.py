@@ -11,17 +11,14 @@ so that the asked sets stay small; a question is drawn among those with one to e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from lce_core.benchmarks import (
     CellRequest,
     Examples,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -55,12 +52,12 @@ Edge = tuple[str, str]
 class GraphWalks(Sampled):
     """Set F1 of the nodes that an operation on a graph results in."""
 
-    kind: ClassVar[Kind] = "reasoning"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    kind = "reasoning"
+    profiles = {
         "clean": Profile("100 graphs per task", num_samples=100),
         "fast": Profile("20 graphs per task", num_samples=20),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     def tasks(self) -> tuple[str, ...]:
         return ("bfs", "parents")

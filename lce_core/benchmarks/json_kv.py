@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 import string
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -47,7 +45,7 @@ Pair = tuple[str, str]
 class JsonKv(Sampled):
     """Fraction of keys for which the answer contains the value."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "clean": Profile("96 keys, 16 at each of six depths", num_samples=96),
         "fast": Profile("clean with 24 keys", num_samples=24),
         "tiny": Profile(
@@ -56,7 +54,7 @@ class JsonKv(Sampled):
             keys=KeyTask(num_distractors=7),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
         asked, depth = _pair(rng), _depth(index)

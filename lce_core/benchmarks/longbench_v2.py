@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,7 @@ from lce_core.benchmarks import (
     DataRow,
     DataSet,
     Examples,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -61,15 +59,15 @@ _DATA = DataSet(
 class LongBenchV2(Sampled):
     """Multiple-choice questions about documents: the score is the fraction of right letters."""
 
-    kind: ClassVar[Kind] = "understanding"
-    seeded: ClassVar[bool] = False
+    kind = "understanding"
+    seeded = False
     # Documents have their own lengths; longer ones are cut.
-    fills_length: ClassVar[bool] = False
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    fills_length = False
+    profiles = {
         "clean": Profile("all questions"),
         "fast": Profile("50 questions per task, evenly spaced", num_samples=50),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NUM_QUESTIONS)

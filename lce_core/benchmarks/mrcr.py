@@ -18,9 +18,8 @@ conversations, which have 4,096 to 1,048,576 tokens of the tokenizer o200k_base.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,15 +30,14 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
     Table,
+    TokenIds,
     calls,
     chat_ids,
     encode,
-    encoded,
     read_rows,
     spread,
 )
@@ -65,15 +63,15 @@ _COLUMNS = ("prompt", "answer", "random_string_to_prepend", "n_needles", "desire
 class Mrcr(Sampled):
     """Texts repeated by their order: the score is the similarity of answer and text."""
 
-    seeded: ClassVar[bool] = False
+    seeded = False
     # The conversations determine the lengths of the prompts.
-    fills_length: ClassVar[bool] = False
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    fills_length = False
+    profiles = {
         "clean": Profile("up to 100 conversations per length", num_samples=ROWS_PER_LENGTH),
         "fast": Profile("up to 20 conversations per length", num_samples=20),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
-    has_messages: ClassVar[bool] = True
+    answer_tokens = NEW_TOKENS
+    has_messages = True
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEEDLES)
@@ -140,20 +138,19 @@ class Mrcr(Sampled):
         depth = 100 * sum(map(len, turns[:needle])) / len(whole)
         if len(whole) > _MAX_CHARACTERS_PER_TOKEN * request.eval_length:
             return None
-        if self.chat:
-            ids = chat_ids(request, messages, self.system_prompt)
-        else:
-            ids = np.array(encode(request, whole), dtype=np.int64)
+
+        def token_ids(places: Iterable[int]) -> TokenIds:
+            if self.chat:
+                return chat_ids(request, [messages[at] for at in places], self.system_prompt)
+            shown = "".join(turns[at] for at in places)
+            return np.array(encode(request, f"{shown}{ROLES['assistant']}:"), dtype=np.int64)
+
+        last = len(turns) - 1
+        ids = token_ids(range(len(turns)))
         if not request.eval_length < 2 * (len(ids) + NEW_TOKENS) <= 2 * request.eval_length:
             return None
-        kept = [[len(turns) - 1], [needle - 1, needle, len(turns) - 1]]
-        if self.chat:
-            chats = [[messages[at] for at in some] for some in kept]
-            bare = [chat_ids(request, chat, self.system_prompt).tolist() for chat in chats]
-            controls = tuple(map(tuple, bare))
-        else:
-            texts = ["".join(turns[at] for at in some) for some in kept]
-            controls = encoded(request, *(f"{one}{ROLES['assistant']}:" for one in texts))
+        kept = ([last], [needle - 1, needle, last])
+        controls = tuple(tuple(token_ids(places).tolist()) for places in kept)
         return Prompt(ids, answer, depth, evidence=text, controls=controls)
 
 

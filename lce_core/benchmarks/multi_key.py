@@ -20,7 +20,7 @@ Each document that fills the length provides one context, and further ones if th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -37,7 +37,6 @@ from lce_core.benchmarks import (
     KeyTask,
     OverText,
     Profile,
-    ProfileName,
     Prompt,
     PromptBenchmark,
     Sample,
@@ -45,15 +44,13 @@ from lce_core.benchmarks import (
     Source,
     TokenIds,
     calls,
+    column_mean,
     encode,
     generator,
-    held_out_documents,
     key_ids,
     keys_of,
-    margin_score,
     marking,
     passed_share,
-    read_documents,
     score,
     token_ids,
     token_name,
@@ -90,7 +87,7 @@ class Fact:
 class MultiKey(OverText, PromptBenchmark):
     """Retrieval of several keys from one text: `accuracy` is the fraction of right answers."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "clean": Profile("20 contexts with six keys each", num_contexts=20),
         "fast": Profile("eight contexts with six keys each", num_contexts=8),
         "tiny": Profile(
@@ -99,8 +96,8 @@ class MultiKey(OverText, PromptBenchmark):
             keys=KeyTask(),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
-    sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
+    answer_tokens = NEW_TOKENS
+    sample_metrics = ("margin", "nll", "nll_beyond")
     drawn_as: ClassVar[str] = "multi_key"
     """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
 
@@ -172,7 +169,7 @@ class MultiKey(OverText, PromptBenchmark):
         return has_complete_integer(answer)
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        return (*super().scores(samples), margin_score(samples))
+        return (*super().scores(samples), column_mean(samples, "margin"))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         prompts = self.prompts(request)
@@ -230,10 +227,7 @@ class MultiKey(OverText, PromptBenchmark):
         An excerpt is (name of the document, token ids).
         """
         length, task = request.eval_length, request.task
-        if task in self.data_sets:
-            documents = read_documents(request, task, at_least=length)
-        else:
-            documents = held_out_documents(request, at_least=length, max_tokens=None)
+        documents = self.documents(request, at_least=length)
         rng = generator(self.drawn_as, "documents", task, request.seed)
         order = rng.permutation(len(documents.names)).tolist()
         rounds = max(len(ids) for ids in documents.tokens) // length

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from lce_core.benchmarks import (
     Source,
     TokenIds,
     calls,
-    mean_score,
+    column_mean,
     score,
 )
 from lce_core.benchmarks.multi_key import QUESTION_TOKENS, MultiKey
@@ -38,7 +37,7 @@ from lce_core.statistics.estimates import mean_estimate
 class MultiTurn(MultiKey):
     """Retrieval of several keys in one conversation: `accuracy` is the fraction of right turns."""
 
-    conversation: ClassVar[bool] = True
+    conversation = True
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the tokens of the other turns, because a prompt contains only its own question."""
@@ -51,10 +50,7 @@ class MultiTurn(MultiKey):
     def turns(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         each = [samples[turn :: self.num_keys] for turn in range(self.num_keys)]
         names = [f"turn_{number}" for number in range(1, self.num_keys + 1)]
-        found = [
-            score(name, mean_score(own), higher_is_better=True)
-            for name, own in zip(names, each, strict=True)
-        ]
+        found = [column_mean(own, "score", name) for name, own in zip(names, each, strict=True)]
         slopes = [last.score - first.score for first, last in zip(each[0], each[-1], strict=True)]
         clusters = [sample.cluster for sample in each[0]]
         slope = score("turn_slope", mean_estimate(slopes, clusters), higher_is_better=True)

@@ -12,9 +12,6 @@ LCEG's figure (a saw-tooth). In the other profiles every model reads whole windo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -26,7 +23,6 @@ from lce_core.benchmarks import (
     CellResult,
     Examples,
     Profile,
-    ProfileName,
     Score,
     Source,
     TextBenchmark,
@@ -46,9 +42,9 @@ from lce_core.statistics.estimates import bootstrap_mean
 class NllByPosition(TextBenchmark):
     """Mean negative log-likelihood (NLL) of tokens by their position in the window."""
 
-    unit: ClassVar[Literal["nats"]] = "nats"
-    default_metric: ClassVar[str] = "nll"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    unit = "nats"
+    default_metric = "nll"
+    profiles = {
         "faithful": Profile(
             "the unextended model reads chunks of its trained context, as in LCEG's figure",
             max_documents=FAITHFUL_DOCUMENTS,

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,7 @@ from lce_core.benchmarks import (
     DataRow,
     DataSet,
     Examples,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -74,12 +72,12 @@ class Pair:
 class NoLiMa(Sampled):
     """Retrieval without literal matches: the score is the fraction of names found."""
 
-    kind: ClassVar[Kind] = "reasoning"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    kind = "reasoning"
+    profiles = {
         "clean": Profile("260 prompts per task, ten at each depth", num_samples=260),
         "fast": Profile("52 prompts per task, two at each depth", num_samples=52),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     def tasks(self) -> tuple[str, ...]:
         return ("onehop", "twohop")

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     Profile,
-    ProfileName,
     Prompt,
     Sample,
     Sampled,
@@ -46,8 +45,7 @@ from lce_core.benchmarks import (
     read_text,
     score,
 )
-from lce_core.benchmarks.ruler._haystack import Haystack
-from lce_core.benchmarks.ruler._niah import among_sentences
+from lce_core.benchmarks.ruler._niah import Haystack, among_sentences
 from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
 from lce_core.evaluation.metrics import integer
 from lce_core.statistics.estimates import mean_estimate
@@ -93,12 +91,12 @@ TASKS = {
 class OneRuler(Sampled):
     """Numbers found in a text, or correctly reported as absent: the fraction of right answers."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "clean": Profile("50 prompts per task", num_samples=50),
         "fast": Profile("10 prompts per task", num_samples=10),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = (BOOK,)
+    answer_tokens = NEW_TOKENS
+    data_on_demand = (BOOK,)
 
     haystack: Literal["held_out", "book"] = "held_out"
     """Text around the needles: random excerpts of held-out text, or the start of ONERULER's English

@@ -9,8 +9,7 @@ and adjust the filler by single characters. `tiny` hides four single-token keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
@@ -21,7 +20,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Source,
     Worded,
@@ -66,7 +64,7 @@ _TOKENS_PER_CHARACTER = 24 / 90
 class Passkey(Worded):
     """Passkey retrieval: the score is the fraction of prompts answered with the hidden key."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "faithful": Profile(
             "50 keys from 1..50000 at random depths; filler grows by 128 characters", num_samples=50
         ),
@@ -80,7 +78,7 @@ class Passkey(Worded):
             keys=KeyTask(num_distractors=3),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""

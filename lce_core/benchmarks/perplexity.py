@@ -22,9 +22,7 @@ bootstrap over blocks of overlapping windows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +35,6 @@ from lce_core.benchmarks import (
     CellResult,
     Examples,
     Profile,
-    ProfileName,
     Scored,
     Source,
     TextBenchmark,
@@ -63,9 +60,9 @@ LCEG_E = 2.71828
 class Perplexity(TextBenchmark):
     """Perplexity over windows of concatenated documents."""
 
-    unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    default_metric: ClassVar[str] = "perplexity"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    unit = "perplexity"
+    default_metric = "perplexity"
+    profiles = {
         "faithful": Profile(
             "stride 256, without the last window and with 2.71828 for e, as in LCEG's script",
             stride=256,

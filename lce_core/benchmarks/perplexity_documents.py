@@ -21,9 +21,8 @@ bootstrap over documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +34,8 @@ from lce_core.benchmarks import (
     CellData,
     CellRequest,
     CellResult,
-    Documents,
     Examples,
     Profile,
-    ProfileName,
     Sample,
     Score,
     Scored,
@@ -47,13 +44,11 @@ from lce_core.benchmarks import (
     TextBenchmark,
     calls,
     document_tokens,
-    held_out_documents,
     over_document_losses,
     over_documents,
     over_tokens,
     over_windows,
     pack_losses,
-    read_documents,
     score,
     scored_means,
     shifted,
@@ -72,9 +67,9 @@ _YARN_DOCUMENTS = {"govreport": 50}
 class PerplexityDocuments(TextBenchmark):
     """Perplexity over windows within single documents."""
 
-    unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    default_metric: ClassVar[str] = "perplexity"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    unit = "perplexity"
+    default_metric = "perplexity"
+    profiles = {
         "faithful": Profile(
             "stride 256 and YaRN's documents: the first 10 of Proof-pile with at least 131,072"
             " tokens, truncated; the first 50 of GovReport with at least 16,384; the first 10 of"
@@ -154,8 +149,14 @@ class PerplexityDocuments(TextBenchmark):
         return self._predicted(cell.task, cell.eval_length, self._limited(sizes))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        documents = self._documents(request)
-        before, task = documents.bos, request.task
+        task = request.task
+        documents = self.documents(
+            request,
+            at_least=self._minimum(task),
+            at_most=self.document_limit(task),
+            max_tokens=self.token_limit(),
+        )
+        before = documents.bos
         cuts = cut_documents(
             [len(ids) for ids in documents.tokens],
             request.eval_length,
@@ -191,20 +192,6 @@ class PerplexityDocuments(TextBenchmark):
         if self.max_documents is None and self.profile == "faithful" and task in _YARN_DOCUMENTS:
             return _YARN_DOCUMENTS[task]
         return super().document_limit(task)
-
-    def _documents(self, request: CellRequest) -> Documents:
-        if request.task in self.data_sets:
-            return read_documents(
-                request,
-                request.task,
-                at_least=self._minimum(request.task),
-                at_most=self.document_limit(request.task),
-                max_tokens=self.token_limit(),
-            )
-        self.require_domain(request)
-        return held_out_documents(
-            request, at_least=self._minimum(request.task), max_tokens=self.token_limit()
-        )
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
         """Return the tokens to use of each document: `token_limit` tokens of all in order."""

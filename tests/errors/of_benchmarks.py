@@ -1,7 +1,7 @@
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks.needle.text import essay_tokens
+from lce_core.benchmarks.needle import essay_tokens
 from lce_core.benchmarks.ruler._documents import read_hotpot
-from lce_core.benchmarks.ruler._haystack import Haystack
+from lce_core.benchmarks.ruler._niah import Haystack
 from lce_core.errors import DataError, UnavailableError
 from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes

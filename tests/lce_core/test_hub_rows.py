@@ -15,8 +15,8 @@ import pytest
 from huggingface_hub import constants
 
 from flows.settings import DATA_FOLDER, named_folders
+from lce_core.benchmarks import longbench
 from lce_core.benchmarks._data import ESSAYS, DataSet, Table, essays
-from lce_core.benchmarks.longbench import _rows as longbench
 from lce_core.benchmarks.ruler import _documents as documents
 from lce_core.benchmarks.short_context import data as short_context
 from lce_core.corpora import CORPORA

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Self
@@ -12,25 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import (
-    Benchmark,
-    CellRequest,
-    CellResult,
-    Sample,
-    Score,
-    score,
-)
+from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.chat import Frame
-from lce_core.benchmarks._prompted.controls import (
+from lce_core.benchmarks._prompted.filling import last_that_fits, too_long
+from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
+from lce_core.benchmarks._prompted.metrics import (
     CONTROL_TOKENS,
+    column_mean,
+    compared,
     control_prompts,
-    control_scores,
+    label_scores,
     prompt_checks,
 )
-from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
-from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
-from lce_core.benchmarks._prompted.labels import compared, label_scores
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,
@@ -47,7 +43,9 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.kinds import CONTROLS
 from lce_core.models import LanguageModel
 from lce_core.progress import no_progress
-from lce_core.statistics.estimates import Estimate, mean_estimate
+
+FULL_SHARE = Fraction(95, 100)
+"""Fraction of the cell's length that prompt and answer must reach, on average over prompts."""
 
 
 class PromptBenchmark(Benchmark):
@@ -67,12 +65,12 @@ class PromptBenchmark(Benchmark):
     this rule off, and `slack_tokens` allows shorter prompts.
     """
 
-    unit: ClassVar[str] = "accuracy"
-    fills_length: ClassVar[bool] = True
+    unit = "accuracy"
+    fills_length = True
     otherwise: ClassVar[str] = ""
     """Alternative to a shorter length in an error, such as "set cases: generated"."""
-    seeded: ClassVar[bool] = True
-    default_metric: ClassVar[str] = "accuracy"
+    seeded = True
+    default_metric = "accuracy"
     answer_tokens: ClassVar[int]
     """Maximum number of tokens generated after a prompt."""
     conversation: ClassVar[bool] = False
@@ -191,7 +189,7 @@ class PromptBenchmark(Benchmark):
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         """Compute the cell's metrics: by default the mean score of its samples."""
-        return (score(self.default_metric, mean_score(samples), higher_is_better=True),)
+        return (column_mean(samples, "score", self.default_metric),)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         key_task = self.key_task(task)
@@ -226,18 +224,24 @@ class PromptBenchmark(Benchmark):
         self, request: CellRequest, prompts: Sequence[Prompt], found: CellResult
     ) -> CellResult:
         """Add the controls, the checks of the prompts, and the ends and digest of the prompts."""
-        samples, lengths = found.samples, list[int]()
+        samples, scores, lengths = found.samples, [*found.scores], list[int]()
         for name in CONTROLS if self.controls else ():
             if short := control_prompts(prompts, name):
                 scored = self.samples(replace(request, report=no_progress), short)
                 columns: list[dict[str, Any]] = [{name: one.score} for one in scored]
                 pairs = zip(samples, columns, strict=True)
                 samples = tuple(replace(one, **column) for one, column in pairs)
+                scores.append(column_mean(samples, name))
                 lengths += [len(one.ids) for one in short]
+        size = self.prompts_per_sample(request.task)
+        samples = tuple(
+            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
+            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
+        )
         return replace(
             found,
-            scores=(*found.scores, *control_scores(samples)),
-            samples=self.with_ends(request, prompts, samples),
+            scores=tuple(scores),
+            samples=samples,
             control_sequences=Sequences.of(lengths),
             checks=prompt_checks(request, prompts, in_words=self.in_words),
             prompts_sha256=prompts_sha256(prompts),
@@ -271,15 +275,30 @@ class PromptBenchmark(Benchmark):
         return [frame.around(one) for one in self.build(replace(request, eval_length=length))]
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """Return the prompts' lengths in tokens; raise UnavailableError if they are too short."""
+        """Return the prompts' lengths in tokens; raise UnavailableError if they are too short.
+
+        They are if prompt plus answer are, on average, below `FULL_SHARE` of the cell's length and
+        below the length minus `slack_tokens`.
+        """
         sequences = Sequences.of(len(prompt.ids) for prompt in prompts)
-        if self.fills_length or not self.in_words:
-            require_filled(
-                sequences,
-                self.longest_answer(request.task),
-                request.eval_length,
-                lambda: self.slack_tokens(request),
-                self.otherwise,
+        if not self.fills_length and self.in_words:
+            return sequences
+        length, answer_tokens = request.eval_length, self.longest_answer(request.task)
+        filled = Fraction(sequences.num_tokens, len(prompts)) + answer_tokens
+        least = FULL_SHARE * length
+        if filled < least:
+            # Only now, because the slack may depend on data that have to be read.
+            least = min(least, Fraction(length - self.slack_tokens(request)))
+        if filled < least:
+            found = sequences.lengths
+            or_else = f", or {self.otherwise}" if self.otherwise else ""
+            raise UnavailableError(
+                "eval_length",
+                f"prompts of {found['min']:,} to {found['max']:,} tokens, mean"
+                f" {found['mean']:,.0f}, for a length of {length:,} tokens including"
+                f" {answer_tokens:,} for the answer",
+                f"prompts of at least {math.ceil(least) - answer_tokens:,} tokens on average",
+                f"use a length of at most {found['max'] + answer_tokens:,} tokens{or_else}",
             )
         return sequences
 
@@ -376,15 +395,6 @@ class PromptBenchmark(Benchmark):
             for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), first)
         )
 
-    def with_ends(
-        self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
-    ) -> tuple[Sample, ...]:
-        size = self.prompts_per_sample(request.task)
-        return tuple(
-            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
-            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
-        )
-
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         """Return one random generator per sample.
 
@@ -424,12 +434,6 @@ class PromptBenchmark(Benchmark):
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
     """Draw a stratified sample: one number from each of len(draws) equal intervals of 0..whole."""
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
-
-
-def mean_score(samples: Sequence[Sample]) -> Estimate:
-    return mean_estimate(
-        [sample.score for sample in samples], [sample.cluster for sample in samples]
-    )
 
 
 class Sampled(PromptBenchmark):

@@ -1,18 +1,13 @@
-"""Fit prompts to the cell's length, and refuse cells whose prompts are too long or too short."""
+"""Fit prompts to the cell's length."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from fractions import Fraction
 
 from lce_core.benchmarks._base import CellRequest
 from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 
-FULL_SHARE = Fraction(95, 100)
-"""Fraction of the cell's length that prompt and answer must reach, on average over prompts."""
 _ROUNDS = 8
 """Maximum number of cuts: joined halves, tokenised again, may have too many tokens."""
 
@@ -38,37 +33,6 @@ def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def require_filled(
-    prompts: Sequences,
-    answer_tokens: int,
-    eval_length: int,
-    slack: Callable[[], int],
-    otherwise: str,
-) -> None:
-    """Raise UnavailableError if the prompts of a cell are too short for its length.
-
-    This is the case if prompt plus answer are, on average, below `FULL_SHARE` of the length and
-    below the length minus the slack (`PromptBenchmark.slack_tokens`), which may read data.
-    `otherwise` is an alternative to a shorter length, for the message.
-    """
-    found = prompts.lengths
-    filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens
-    least = FULL_SHARE * eval_length
-    if filled < least:
-        least = min(least, Fraction(eval_length - slack()))
-    if filled >= least:
-        return
-    needed = math.ceil(least) - answer_tokens
-    shorter, or_else = found["max"] + answer_tokens, f", or {otherwise}" if otherwise else ""
-    raise UnavailableError(
-        "eval_length",
-        f"prompts of {found['min']:,} to {found['max']:,} tokens, mean {found['mean']:,.0f}, for a"
-        f" length of {eval_length:,} tokens including {answer_tokens:,} for the answer",
-        f"prompts of at least {needed:,} tokens on average",
-        f"use a length of at most {shorter:,} tokens{or_else}",
-    )
 
 
 def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,13 @@ from lce_core.benchmarks._text.documents import (
     PUBLISHED_SIZES,
     Documents,
     document_tokens,
+    held_out_documents,
     read_documents,
 )
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.window_ranges import NUM_RANGES
 from lce_core.evaluation.windows import Windows
-from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
@@ -41,7 +41,7 @@ Arrays = dict[str, NDArray[Any]]
 class OverText(Benchmark):
     """Base class of benchmarks whose tasks are domains of the held-out text, and data sets."""
 
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
+    data_on_demand = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, one task each."""
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
@@ -56,6 +56,40 @@ class OverText(Benchmark):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
+    def documents(
+        self,
+        request: CellRequest,
+        *,
+        at_least: int = 1,
+        at_most: int | None = None,
+        max_tokens: int | None = None,
+    ) -> Documents:
+        """Return the tokenised documents of the task.
+
+        Args:
+          at_least: minimum tokens of a document; shorter documents are skipped.
+          at_most: maximum number of documents of a data set.
+          max_tokens: maximum tokens of all documents together, to which the last one is cut.
+
+        Raises UnavailableError also if all documents have fewer than `at_least` tokens.
+        """
+        if request.task in self.data_sets:
+            return read_documents(
+                request, at_least=at_least, at_most=at_most, max_tokens=max_tokens
+            )
+        self.require_domain(request)
+        return held_out_documents(request, at_least=at_least, max_tokens=max_tokens)
+
+    def require_domain(self, request: CellRequest) -> None:
+        known = request.held_out.domains
+        if request.task not in known:
+            raise UnavailableError(
+                f"domain {request.task!r}",
+                "a domain that the study's corpus does not have",
+                f"one of its domains: {', '.join(known)}",
+                "set `domains` to one or more of these",
+            )
+
 
 class TextBenchmark(OverText):
     """Base class of benchmarks that score the model's loss on text windows.
@@ -64,9 +98,9 @@ class TextBenchmark(OverText):
     `profiles`, `num_tokens` and `evaluate`, which scores windows of the tokens from `stream`.
     """
 
-    kind: ClassVar[Kind] = "text"
-    seeded: ClassVar[bool] = False
-    scores_text: ClassVar[bool] = True
+    kind = "text"
+    seeded = False
+    scores_text = True
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of tokens to read, from the start of the text; None means 16,384 in tiny, else
     all."""
@@ -137,11 +171,8 @@ class TextBenchmark(OverText):
         if request.task not in self.data_sets:
             self.require_domain(request)
             return request.held_out.stream(request.task)[: self.token_limit()], None
-        documents = read_documents(
-            request,
-            request.task,
-            at_most=self.document_limit(request.task),
-            max_tokens=self.token_limit(),
+        documents = self.documents(
+            request, at_most=self.document_limit(request.task), max_tokens=self.token_limit()
         )
         return documents.joined()[: self.token_limit()], documents
 
@@ -164,16 +195,6 @@ class TextBenchmark(OverText):
             ("document", of_document), ("block", blocks), key=lambda one: len(np.unique(one[1]))
         )
         return [f"{kind} {number}" for number in numbers]
-
-    def require_domain(self, request: CellRequest) -> None:
-        known = request.held_out.domains
-        if request.task not in known:
-            raise UnavailableError(
-                f"domain {request.task!r}",
-                "a domain that the study's corpus does not have",
-                f"one of its domains: {', '.join(known)}",
-                "set `domains` to one or more of these",
-            )
 
     def token_limit(self) -> int | None:
         limit: int | None = self.setting("max_tokens")

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._data import DataSet, Seen, Table, fact_of_files, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Table, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models import LanguageModel
 
@@ -90,22 +89,13 @@ class Documents:
 
 def read_documents(
     request: CellRequest,
-    name: str,
     *,
     at_least: int = 1,
     at_most: int | None = None,
     max_tokens: int | None = None,
 ) -> Documents:
-    """Read and tokenise the first documents of a data set.
-
-    Args:
-      at_least: minimum tokens of a document; shorter documents are skipped.
-      at_most: maximum number of documents.
-      max_tokens: maximum tokens of all documents together, to which the last one is cut.
-
-    Raises UnavailableError also if all documents have fewer than `at_least` tokens.
-    """
-    source = _source(request.tokenizer, name, request.data_folders)
+    """Read and tokenise the first documents of the task's data set (`OverText.documents`)."""
+    source = _source(request.tokenizer, request.task, request.data_folders)
     chosen: list[tuple[str, Tokens]] = []
     total = longest = 0
     for document, ids in source.documents():
@@ -117,7 +107,7 @@ def read_documents(
             break
     if not chosen:
         raise UnavailableError(
-            f"data set {name!r}",
+            f"data set {request.task!r}",
             f"{longest} tokens in the longest document",
             f"a document of at least {at_least} tokens",
             "use a shorter length or min_document_tokens, or longer documents",
@@ -163,26 +153,22 @@ def document_tokens(
     at_most: int | None = None,
 ) -> list[int]:
     """Estimate the tokens of each document that `read_documents` would return, from its bytes."""
-    tex = name == "proof_pile"
+    tex, data_set = name == "proof_pile", DATA_SETS[name]
     ratio = base_model.bytes_per_tex_token if tex else base_model.bytes_per_token
-    sizes = _bytes(name, DATA_SETS[name].seen(folders), at_least * ratio, at_most)
-    return [round(size / ratio) for size in sizes]
+    least = at_least * ratio
 
-
-@lru_cache(maxsize=64)
-def _bytes(name: str, files: Seen, at_least: float, at_most: int | None) -> tuple[int, ...]:
     def read() -> list[int]:
-        sizes = (len(text.encode()) for _, text in _texts(name, files))
-        return list(islice((size for size in sizes if size >= at_least), at_most))
+        sizes = (len(text.encode()) for _, text in _texts(data_set, folders))
+        return list(islice((size for size in sizes if size >= least), at_most))
 
-    what = f"documents 1: bytes in {name}, {at_least} or more, of {at_most}"
-    return tuple(fact_of_files(what, files, read))
+    what = f"documents 1: bytes in {name}, {least} or more, of {at_most}"
+    return [round(size / ratio) for size in data_set.fact(what, folders, read)]
 
 
-def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
-    for file in (Path(path) for path, *_ in files):
+def _texts(data_set: DataSet, folders: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
+    for file in data_set.files(folders):
         if file.suffix in (".txt", ".tex"):
-            yield file.name, _book(file) if name == "pg19" else read_text(file)
+            yield file.name, _book(file) if data_set.name == "pg19" else read_text(file)
             continue
         for number, row in enumerate(read_rows(file, ()), start=1):
             text = next((row[key] for key in _COLUMNS if isinstance(row.get(key), str)), None)
@@ -207,8 +193,10 @@ def _book(file: Path) -> str:
 class _Source:
     """Documents of a data set. Each is tokenised when first needed, and kept for later callers."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str, files: Seen) -> None:
-        self._tokenizer, self._texts = tokenizer, _texts(name, files)
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, data_set: DataSet, folders: Mapping[str, Path]
+    ) -> None:
+        self._tokenizer, self._texts = tokenizer, _texts(data_set, folders)
         self._done: list[tuple[str, Tokens]] = []
         self._error: DataError | None = None
 
@@ -233,14 +221,14 @@ _SOURCES: dict[tuple[object, ...], _Source] = {}
 
 
 def _source(tokenizer: PreTrainedTokenizerBase, name: str, folders: Mapping[str, Path]) -> _Source:
-    seen = DATA_SETS[name].seen(folders)
+    data_set = DATA_SETS[name]
     backend = getattr(tokenizer, "backend_tokenizer", None)
     # Without a backend there is no cache key that distinguishes two tokenizers.
     if backend is None:
-        return _Source(tokenizer, name, seen)
-    key = (name, seen, hashlib.sha256(backend.to_str().encode()).hexdigest())
+        return _Source(tokenizer, data_set, folders)
+    key = (name, data_set.seen(folders), hashlib.sha256(backend.to_str().encode()).hexdigest())
     if key not in _SOURCES:
         while len(_SOURCES) >= _KEPT_SOURCES:
             _SOURCES.pop(next(iter(_SOURCES)))
-        _SOURCES[key] = _Source(tokenizer, name, seen)
+        _SOURCES[key] = _Source(tokenizer, data_set, folders)
     return _SOURCES[key]

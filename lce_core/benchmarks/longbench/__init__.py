@@ -13,9 +13,9 @@ published average is the mean over tasks. Intervals: bootstrap over documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,41 +23,58 @@ from lce_core.benchmarks import (
     CellData,
     CellRequest,
     DataSet,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
-    Seen,
     Sequences,
     Source,
+    Table,
     calls,
     cut_middle,
     cut_middle_to_fit,
     encode,
-    fact_of_files,
+    read_rows,
     spread,
 )
-from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
-from lce_core.benchmarks.longbench._tasks import TASKS, FirstLine, Task
+from lce_core.benchmarks.longbench.tasks import TASKS, FirstLine, Task, first_line
+from lce_core.errors import DataError
 from lce_core.models import LanguageModel
+from lce_core.store.identity import fingerprint
 
 FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
 """Mean Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
 """Minimum tokens left for a prompt; fewer would contain only instructions."""
+_COLUMNS = ("input", "context", "answers", "all_classes")
+_REMEDY = "use the data set in its published form"
+
+
+@dataclass(frozen=True)
+class LongBenchRow:
+    """One row of a task's file: a document (`context`), a question and its reference answers."""
+
+    context: str
+    given: str
+    """The column `input`: a question, an instruction or the start of a line of code."""
+    answers: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @property
+    def document(self) -> str:
+        """Identifies the context by 12 hexadecimal digits of a hash."""
+        return fingerprint([self.context])[:12]
 
 
 class LongBench(Sampled):
     """LongBench: the score is the mean over rows of the task's own metric, 0 to 1."""
 
-    seeded: ClassVar[bool] = False
+    seeded = False
     # The documents determine the lengths of the prompts.
-    fills_length: ClassVar[bool] = False
-    default_metric: ClassVar[str] = "score"
-    kind: ClassVar[Kind] = "understanding"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    fills_length = False
+    default_metric = "score"
+    kind = "understanding"
+    profiles = {
         "faithful": Profile(
             "prompts shortened to the length, which the answer exceeds, as in LCEG"
         ),
@@ -94,7 +111,7 @@ class LongBench(Sampled):
         return min(eval_length - self._reserved(definition), mean_tokens)
 
     def data_sequences(self, cell: CellData) -> Sequences | None:
-        sizes = _prompt_bytes(cell.task, data_set(cell.task).seen(cell.data_folders))
+        sizes = _prompt_bytes(cell.task, cell.data_folders)
         room = cell.eval_length - self._reserved(TASKS[cell.task])
         return Sequences.of(
             min(room, round(sizes[index] / cell.base_model.bytes_per_token))
@@ -151,17 +168,61 @@ def answer_score(
     task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
 ) -> float:
     """Return the score (0..1) of a prediction: the best over all reference answers."""
-    return TASKS[task].score(prediction, answers, classes, rule)
+    definition = TASKS[task]
+    counted = first_line(prediction) if rule in definition.first_line_rules else prediction
+    return max(definition.metric(counted, answer, classes) for answer in answers)
 
 
-@lru_cache(maxsize=2 * len(TASKS))
-def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
+def _prompt_bytes(task: str, folders: Mapping[str, Path]) -> list[int]:
     def read() -> list[int]:
-        folders = {"longbench": Path(files[0][0]).parent}
         rows = longbench_rows(task, folders, TASKS[task].num_rows)
         return [len(TASKS[task].question(row.context, row.given).encode()) for row in rows]
 
-    return tuple(fact_of_files(f"longbench {VERSION}: bytes of {task}", files, read))
+    return data_set(task).fact(f"longbench {VERSION}: bytes of {task}", folders, read)
+
+
+def data_set(task: str) -> DataSet:
+    return DataSet(
+        "longbench",
+        (f"{task}.jsonl",),
+        "huggingface.co/datasets/zai-org/LongBench (data.zip), one TASK.jsonl for each task",
+        (Table(task, "test"),),
+    )
+
+
+def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
+    """Return all rows of a task in the order of its file, which published `num_rows`."""
+    (file,) = data_set(task).files(folders)
+    rows = [
+        _row(row, f"{file}: row {number}")
+        for number, row in enumerate(read_rows(file, _COLUMNS), start=1)
+    ]
+    data_set(task).require_rows(folders, file.name, len(rows), num_rows)
+    return rows
+
+
+def _row(row: dict[str, Any], place: str) -> LongBenchRow:
+    for column in ("input", "context"):
+        if not isinstance(row[column], str):
+            raise DataError(f"{place}: column {column!r}", _short(row[column]), "text", _REMEDY)
+    answers, classes = row["answers"], row["all_classes"]
+    if not _are_texts(answers) or not answers:
+        raise DataError(
+            f"{place}: column 'answers'", _short(answers), "a list of at least one text", _REMEDY
+        )
+    if classes is not None and not _are_texts(classes):
+        raise DataError(
+            f"{place}: column 'all_classes'", _short(classes), "a list of texts, or null", _REMEDY
+        )
+    return LongBenchRow(row["context"], row["input"], tuple(answers), tuple(classes or ()))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _short(value: object) -> str:
+    return repr(value)[:80]
 
 
 BENCHMARK = LongBench

@@ -15,11 +15,10 @@ Intervals: bootstrap over permutations, or over questions if there is only one p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
@@ -30,37 +29,37 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     KeyTask,
-    Kind,
     Profile,
-    ProfileName,
     Prompt,
     PromptBenchmark,
-    Seen,
     Sequences,
     Source,
     calls,
     cut_middle,
     encode,
     encoded,
-    fact_of_files,
     generator,
+    key_ids,
+    keys_of,
+    long_streams,
     marking,
     passed_share,
+    random_slice,
+    token_name,
     too_long,
 )
-from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
-from lce_core.benchmarks.many_shot.demonstrations import (
-    drawn_order,
-    key_demonstrations,
-    num_shots,
-    prompt_text,
-    shot_text_tokens,
+from lce_core.benchmarks.longbench.tasks import (
+    QUESTION_TYPE,
+    class_share,
+    first_line,
+    has_complete_line,
 )
 from lce_core.benchmarks.many_shot.trec import (
     CLASSES,
     NUM_QUESTIONS,
     NUM_REPEATED,
     TREC,
+    Question,
     drawn_questions,
     trec_questions,
 )
@@ -81,8 +80,8 @@ _DRAWN: dict[str, Any] = {
 class ManyShot(PromptBenchmark):
     """Many-shot learning: the score is the mean over questions, each asked after k examples."""
 
-    kind: ClassVar[Kind] = "learning"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    kind = "learning"
+    profiles = {
         "faithful": Profile(
             "200 questions after one permutation of the examples; long prompts lose their middle,"
             " as in LCEG",
@@ -103,8 +102,8 @@ class ManyShot(PromptBenchmark):
         ),
     }
     # The number of examples of a task determines the length of its prompts.
-    fills_length: ClassVar[bool] = False
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    fills_length = False
+    answer_tokens = NEW_TOKENS
 
     shots: tuple[PositiveInt, ...] | None = Field(default=None, min_length=1)
     """Numbers of examples, one task each; None means LCEG's 15 numbers from 1 to 1000, or 1, 5, 10
@@ -171,7 +170,7 @@ class ManyShot(PromptBenchmark):
     def data_sequences(self, cell: CellData) -> Sequences | None:
         if not self.in_words:
             return None
-        size = _prompt_bytes(num_shots(cell.task), TREC.seen(cell.data_folders))
+        size = _prompt_bytes(num_shots(cell.task), cell.data_folders)
         expected = min(cell.eval_length, round(size / cell.base_model.bytes_per_token))
         return Sequences({expected: self.num_prompts(cell.task)})
 
@@ -200,15 +199,13 @@ class ManyShot(PromptBenchmark):
         return self._encoded(request, texts)
 
     def _encoded(self, request: CellRequest, texts: list[tuple[str, str, str]]) -> list[Prompt]:
+        whole = ids = [encode(request, text) for text, _, _ in texts]
+        needed = max(map(len, whole)) + NEW_TOKENS
         if self.profile == "faithful":
-            whole = [encode(request, text) for text, _, _ in texts]
             ids = [cut_middle(request, text, request.eval_length) for text, _, _ in texts]
-        else:
-            whole = ids = [encode(request, text) for text, _, _ in texts]
-            needed = max(map(len, ids)) + NEW_TOKENS
-            if needed > request.eval_length:
-                what = f"the longest prompt of {request.task} and its answer"
-                raise too_long(request, what, needed, otherwise=" or fewer shots")
+        elif needed > request.eval_length:
+            what = f"the longest prompt of {request.task} and its answer"
+            raise too_long(request, what, needed, otherwise=" or fewer shots")
         return [
             Prompt(
                 np.array(row, dtype=np.int64),
@@ -258,20 +255,92 @@ def expected_tokens(shots: int) -> float:
     return 33 + QUESTION_TOKENS * shots
 
 
-@lru_cache(maxsize=64)
-def _prompt_bytes(shots: int, files: Seen) -> float:
+def _prompt_bytes(shots: int, folders: Mapping[str, Path]) -> float:
     """Return the expected bytes of a prompt: `shots` examples and a question, all of mean size."""
     frame = len(prompt_text((), "").encode())
 
     def read() -> list[int]:
-        shown, asked = trec_questions({TREC.name: Path(files[0][0]).parent})
+        shown, asked = trec_questions(folders)
         examples = len(prompt_text(shown, "").encode()) - frame
         questions = sum(len(one.text.encode()) for one in asked)
         return [examples, len(shown), questions, len(asked)]
 
     what = f"many_shot {VERSION}: bytes of examples and questions"
-    examples, num_shown, questions, num_asked = fact_of_files(what, files, read)
+    examples, num_shown, questions, num_asked = TREC.fact(what, folders, read)
     return frame + questions / num_asked + shots * examples / num_shown
+
+
+def num_shots(task: str) -> int:
+    return int(task.removeprefix("shots_"))
+
+
+def shot_text_tokens(eval_length: int, shots: int) -> int:
+    """Return the text tokens in a prompt with key tokens: without query and key tokens."""
+    return eval_length - 2 - 2 * shots
+
+
+def drawn_order(
+    labels: Sequence[Hashable], count: int, rng: np.random.Generator, *, balanced: bool
+) -> list[int]:
+    """Draw `count` examples, given their classes, and return indices in the prompt's order.
+
+    With an equal random generator, a smaller `count` returns the first indices of a larger one.
+    Unless `balanced`, they are the start of a random permutation of all examples. Balanced draws
+    have rounds of one example of each class, shuffled; a class with few examples repeats them.
+    """
+    if not balanced:
+        return [int(index) for index in rng.permutation(len(labels))[:count]]
+    members: dict[Hashable, list[int]] = {}
+    for index, label in enumerate(labels):
+        members.setdefault(label, []).append(index)
+    shuffled = [[int(one) for one in rng.permutation(group)] for group in members.values()]
+    order: list[int] = []
+    for turn in range(-(-count // len(shuffled))):
+        order += [
+            shuffled[one][turn % len(shuffled[one])] for one in rng.permutation(len(shuffled))
+        ]
+    return order[:count]
+
+
+def prompt_text(examples: Sequence[Question], asked: str) -> str:
+    context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
+    return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
+
+
+def key_demonstrations(
+    request: CellRequest,
+    shots: int,
+    questions: Sequence[np.random.Generator],
+    rng: np.random.Generator,
+    *,
+    balanced: bool,
+) -> list[Prompt]:
+    """Build many-shot prompts of eval_length - 1 tokens for toy models with key tokens.
+
+    One key token is drawn for each family. An example is a piece of held-out text, the query token
+    of a family and this family's key token. All prompts share the same `shots` examples, drawn by
+    `rng`. After them, each prompt has a different piece of text and the query token of a random
+    family. The right answer is its key token, which the model can only infer from the examples.
+    """
+    keys = keys_of(request)
+    num_text = shot_text_tokens(request.eval_length, shots)
+    streams = long_streams(request, num_text)
+    text = np.array_split(random_slice(streams, num_text, rng).astype(np.int64), shots + 1)
+    names = key_ids(keys, np.arange(keys.families), rng.integers(keys.members, size=keys.families))
+    pool = np.repeat(np.arange(keys.families), shots)
+    families = pool[drawn_order(pool.tolist(), shots, rng, balanced=balanced)]
+    shown = [
+        np.append(part, [keys.first_query + family, names[family]])
+        for part, family in zip(text[:-1], families, strict=True)
+    ]
+    prompts = []
+    for draw in questions:
+        own, family = random_slice(streams, len(text[-1]), draw), draw.integers(keys.families)
+        asked = np.append(own.astype(np.int64), keys.first_query + family)
+        name = token_name(request, int(names[family]))
+        controls = (tuple(asked.tolist()),)
+        prompts.append(Prompt(np.concatenate([*shown, asked]), name, controls=controls))
+    return prompts
 
 
 BENCHMARK = ManyShot

@@ -22,8 +22,8 @@ are single tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import model_validator
 
@@ -35,7 +35,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -51,11 +50,8 @@ from lce_core.benchmarks.ruler._documents import (
     read_hotpot,
     read_squad,
 )
-from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, TextTask
-from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
-from lce_core.benchmarks.ruler._niah import NIAH, Niah
-from lce_core.benchmarks.ruler._search import Search
-from lce_core.benchmarks.ruler._units import InUnits
+from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, InUnits, ReleasedTask, Search
+from lce_core.benchmarks.ruler._niah import NIAH, Niah, essay_haystack, held_out_haystack
 from lce_core.benchmarks.ruler._vt import VariableTracking
 from lce_core.benchmarks.ruler._words import CommonWords, FrequentWords
 from lce_core.evaluation.metrics import string_match_all, string_match_part
@@ -63,14 +59,14 @@ from lce_core.models import LanguageModel
 
 _PARAGRAPHS = {"squad": SQUAD, "xquad": XQUAD}
 _QUESTIONS = ("qa_1", "qa_2")
-_NEW_TOKENS = {
+NEW_TOKENS = {
     **dict.fromkeys(NIAH, Niah.new_tokens),
     "vt": VariableTracking.new_tokens,
     "cwe": CommonWords.new_tokens,
     "fwe": FrequentWords.new_tokens,
     **dict.fromkeys(_QUESTIONS, QuestionAnswering.new_tokens),
 }
-TASKS = tuple(_NEW_TOKENS)
+TASKS = tuple(NEW_TOKENS)
 KEY_TASKS = {
     "niah_single_1": KeyTask(line=NOISE),
     "niah_single_2": KeyTask(),
@@ -87,7 +83,7 @@ _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
 class Ruler(Sampled):
     """RULER: the score is the fraction of the references that the answer contains."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "faithful": Profile(
             "500 prompts, identical to those of RULER's first release (v1)",
             num_samples=500,
@@ -104,8 +100,8 @@ class Ruler(Sampled):
             "20 prompts with key tokens, in five of the tasks", num_samples=20, keys=KeyTask()
         ),
     }
-    otherwise: ClassVar[str] = "use a data set with more documents"
-    data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
+    otherwise = "use a data set with more documents"
+    data_on_demand = (XQUAD,)
 
     haystack: Literal["essays", "held_out"] = "essays"
     """Running text around the needles of niah_single_2, niah_single_3, niah_multikey_1,
@@ -133,7 +129,7 @@ class Ruler(Sampled):
         return None if self.in_words else KEY_TASKS[task]
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        return max(1, eval_length - new_tokens(task))
+        return max(1, eval_length - NEW_TOKENS[task])
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         if not self.in_words:
@@ -173,7 +169,7 @@ class Ruler(Sampled):
         return 2 * search.growth(task.units.step) if v1 else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
-        return new_tokens(task)
+        return NEW_TOKENS[task]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return match(task, answer, prompt.right_answers)
@@ -181,7 +177,7 @@ class Ruler(Sampled):
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return self.score_answer(task, prompt, answer) == 1
 
-    def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
+    def _task(self, request: CellRequest) -> tuple[ReleasedTask, int, Draw]:
         """Return (task that builds the cell's prompts, number of samples, random draws).
 
         The number is smaller than `num_prompts` if the data set has too few questions. `faithful`
@@ -220,10 +216,6 @@ class Ruler(Sampled):
 
 def reads_running_text(task: str) -> bool:
     return task in NIAH and NIAH[task].haystack == "text"
-
-
-def new_tokens(task: str) -> int:
-    return _NEW_TOKENS[task]
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:

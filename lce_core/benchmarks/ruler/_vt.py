@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks.ruler._drafts import NOISE, Draft, Draw, Units, percent
-from lce_core.benchmarks.ruler._units import InUnits
+from lce_core.benchmarks.ruler._drafts import NOISE, Draft, Draw, InUnits, Units, percent
 from lce_core.errors import UnavailableError
 
 TASK = (

@@ -18,8 +18,7 @@ models: they begin the answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 from lce_core.benchmarks import (
     CellData,
@@ -27,7 +26,6 @@ from lce_core.benchmarks import (
     DataSet,
     Examples,
     Profile,
-    ProfileName,
     Prompt,
     Sampled,
     Source,
@@ -35,12 +33,17 @@ from lce_core.benchmarks import (
     generator,
 )
 from lce_core.benchmarks.ruler._documents import HOTPOT, NUM_QUESTIONS, read_hotpot
-from lce_core.benchmarks.ruler._drafts import TextTask
-from lce_core.benchmarks.ruler._search import Search
-from lce_core.benchmarks.ruler_v2 import _documents, _questions
-from lce_core.benchmarks.ruler_v2._documents import NumberedDocuments
-from lce_core.benchmarks.ruler_v2._needles import ManyNeedles
-from lce_core.benchmarks.ruler_v2._questions import MMLU, NUM_ROWS, NumberedQuestions, read_mmlu
+from lce_core.benchmarks.ruler._drafts import Search, TextTask
+from lce_core.benchmarks.ruler_v2._tasks import (
+    ASKING,
+    COPYING,
+    MMLU,
+    NUM_ROWS,
+    ManyNeedles,
+    NumberedDocuments,
+    NumberedQuestions,
+    read_mmlu,
+)
 
 NEW_TOKENS = {
     "mk_niah_basic": 32,
@@ -64,11 +67,11 @@ _SOLVED = ("mk_niah_medium", "mk_niah_hard")
 class RulerV2(Sampled):
     """RULER v2: the score is the fraction of the references that the answer contains."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "clean": Profile("100 prompts per task", num_samples=100),
         "fast": Profile("20 prompts per task", num_samples=20),
     }
-    otherwise: ClassVar[str] = "use a data set with more rows"
+    otherwise = "use a data set with more rows"
 
     def tasks(self) -> tuple[str, ...]:
         return tuple(NEW_TOKENS)
@@ -79,12 +82,12 @@ class RulerV2(Sampled):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         if task in _NUM_VALUES:
             return ()
-        return (HOTPOT,) if task in _documents.TASKS else (MMLU,)
+        return (HOTPOT,) if task in ASKING else (MMLU,)
 
     def data_samples(self, cell: CellData) -> int | None:
         if cell.task in _NUM_VALUES:
             return None
-        if cell.task in _documents.TASKS:
+        if cell.task in ASKING:
             (file,) = HOTPOT.patterns
             return HOTPOT.num_rows(cell.data_folders, file, NUM_QUESTIONS[HOTPOT.name])
         return MMLU.num_rows(cell.data_folders, "test", NUM_ROWS["test"])
@@ -113,15 +116,13 @@ class RulerV2(Sampled):
             return ManyNeedles(_NUM_VALUES[name], new_tokens, length), count
         # The seed excludes the length, so that all lengths ask the same questions.
         rng = generator("ruler_v2", name, request.seed, "questions")
-        if name in _documents.TASKS:
+        if name in ASKING:
             hotpot = read_hotpot(folders)
             chosen = rng.permutation(len(hotpot.questions))[:count].tolist()
-            asking = _documents.TASKS[name]
-            return NumberedDocuments(asking, hotpot, chosen, new_tokens, length), len(chosen)
+            return NumberedDocuments(ASKING[name], hotpot, chosen, new_tokens, length), len(chosen)
         questions, others = read_mmlu(folders, "test"), read_mmlu(folders, "auxiliary_train")
         asked = [questions[at] for at in rng.permutation(len(questions))[:count]]
-        copying = _questions.TASKS[name]
-        return NumberedQuestions(copying, asked, others, new_tokens, length), len(asked)
+        return NumberedQuestions(COPYING[name], asked, others, new_tokens, length), len(asked)
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -34,9 +34,7 @@ from lce_core.benchmarks import (
     CellResult,
     DataSet,
     Examples,
-    Kind,
     Profile,
-    ProfileName,
     Sample,
     Score,
     Sequences,
@@ -58,11 +56,11 @@ NEW_TOKENS = 256
 class ShortContext(Benchmark):
     """Accuracy on six tasks whose prompts fit into the trained context of most models."""
 
-    kind: ClassVar[Kind] = "understanding"
-    unit: ClassVar[Literal["accuracy"]] = "accuracy"
-    seeded: ClassVar[bool] = False
-    default_metric: ClassVar[str] = "accuracy"
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    kind = "understanding"
+    unit = "accuracy"
+    seeded = False
+    default_metric = "accuracy"
+    profiles = {
         "faithful": Profile("all questions"),
         "clean": Profile("all questions"),
         "fast": Profile("500 questions per task, evenly spaced over its data set", num_samples=500),
@@ -129,8 +127,7 @@ class ShortContext(Benchmark):
                 "a task that can be evaluated here at this length",
                 "evaluate longer contexts, or install lm-evaluation-harness where it is missing",
             )
-        from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
-        from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
+        from lce_core.benchmarks.short_context.harness import ExtendedLM, answered_questions
 
         lm = ExtendedLM(request, new_tokens=NEW_TOKENS)
         answered = answered_questions(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks import DataRow, DataSet, Seen, Table, fact_of_files, read_rows, read_text
+from lce_core.benchmarks import DataRow, DataSet, Table, read_rows, read_text
 from lce_core.errors import DataError
 
 Folders = Mapping[str, Path]
@@ -44,8 +43,6 @@ class ShortTask:
     """Number of solved examples before the question."""
     metric: str
     """Metric that papers report."""
-    repo: str
-    """Data set repository on the hub."""
     splits: Mapping[str, DataSet]
     """Files of each split by the harness's name. The last split has the questions; an earlier one,
     if any, has the solved examples."""
@@ -90,7 +87,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="mmlu/default",
         shots=5,
         metric="acc",
-        repo="cais/mmlu",
         splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",), configs=MMLU_SUBJECTS),
         columns=("question", "choices", "answer"),
         num_questions=14_042,
@@ -103,7 +99,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="hellaswag",
         shots=10,
         metric="acc_norm",
-        repo="Rowan/hellaswag",
         splits=_splits("hellaswag", "Rowan/hellaswag", ("train", "validation"), ("", "data/")),
         columns=("activity_label", "ctx_a", "ctx_b", "endings", "label"),
         num_questions=10_042,
@@ -116,7 +111,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="arc",
         shots=25,
         metric="acc_norm",
-        repo="allenai/ai2_arc",
         splits=_splits(
             "arc_challenge",
             "allenai/ai2_arc",
@@ -135,7 +129,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="piqa",
         shots=0,
         metric="acc",
-        repo="baber/piqa",
         splits=_splits(
             "piqa",
             "baber/piqa",
@@ -156,7 +149,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="triviaqa",
         shots=5,
         metric="exact_match",
-        repo="mandarjoshi/trivia_qa",
         splits=_splits(
             "triviaqa",
             "mandarjoshi/trivia_qa",
@@ -174,7 +166,6 @@ TASKS: Mapping[str, ShortTask] = {
         folder="truthfulqa",
         shots=0,
         metric="acc",
-        repo="truthfulqa/truthful_qa",
         splits=_splits(
             "truthfulqa",
             "truthfulqa/truthful_qa",
@@ -199,27 +190,19 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
         data_set.require_rows(folders, split, found[split], rows)
 
 
-def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
+def request_bytes(name: str, folders: Folders) -> list[list[int]] | None:
     """Return for each question the bytes of its forward passes; None without `request_texts`."""
     task = TASKS[name]
-    if task.request_texts is None:
-        return None
-    (data_set,) = task.splits.values()
-    return _request_bytes(name, data_set.seen(folders))
-
-
-@lru_cache(maxsize=8)
-def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
-    task = TASKS[name]
     texts = task.request_texts
-    assert texts is not None, "request_bytes returns None for such tasks"
-    (split,) = task.splits
+    if texts is None:
+        return None
+    ((split, data_set),) = task.splits.items()
 
     def read() -> list[list[int]]:
-        rows = _rows(task, split, [Path(path) for path, *_ in files])
+        rows = read_split(task, split, folders)
         return [[len(text.encode()) for text in texts(row)] for row in rows]
 
-    return tuple(map(tuple, fact_of_files(f"short_context 1: bytes of {name}", files, read)))
+    return data_set.fact(f"short_context 1: bytes of {name}", folders, read)
 
 
 def read_split(
@@ -235,10 +218,6 @@ def read_split(
         files = [file for file in files if subject in (file.parent.name, file.stem)]
         if not files:
             raise data_set.missing(f"file {subject}/{split}*")
-    return _rows(task, split, files)
-
-
-def _rows(task: ShortTask, split: str, files: list[Path]) -> list[DataRow]:
     labels = [file for file in files if file.suffix == ".lst"]
     if labels:
         return _published_piqa(files, labels[0], task.columns)

@@ -6,8 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from lce_core.benchmarks.babilong import only_label
-from lce_core.benchmarks.babilong.stories import LABELS, story
+from lce_core.benchmarks.babilong import LABELS, only_label, story
 from lce_core.contracts.benchmark_cases import held_out, words_tokenizer
 from tests.support.cells import benchmark, request
 

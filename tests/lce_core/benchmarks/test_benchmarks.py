@@ -15,10 +15,10 @@ from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks import needle as needle_text
 from lce_core.benchmarks import passkey as passkey_module
 from lce_core.benchmarks._data import read_rows
 from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.benchmarks.needle import text as needle_text
 from lce_core.contracts.benchmark_cases import Streams
 from lce_core.data.tokenised import token_ids
 from lce_core.errors import DataError, SpecError, UnavailableError

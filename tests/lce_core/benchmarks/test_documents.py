@@ -18,8 +18,8 @@ from tests.support.cells import request as _request
 
 
 def _read(name: str, folder: Path, **options: Any) -> Documents:
-    request = _request(_benchmark("perplexity"), 128, data_folders={name: folder})
-    return read_documents(request, name, **options)
+    request = _request(_benchmark("perplexity"), 128, task=name, data_folders={name: folder})
+    return read_documents(request, **options)
 
 
 def _texts(documents: Documents) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -17,9 +18,7 @@ from lce_core.benchmarks import (
     ProfileName,
     Prompt,
     PromptBenchmark,
-    Sequences,
 )
-from lce_core.benchmarks._prompted.filling import require_filled
 from lce_core.contracts.benchmark_cases import streams
 from lce_core.errors import UnavailableError
 from tests.support.cells import benchmark, request
@@ -41,6 +40,22 @@ class Sized(PromptBenchmark):
         return 0.0
 
 
+class Loose(Sized):
+    answer: int
+    slack: int
+
+    def new_tokens(self, task: str) -> int:
+        return self.answer
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        return self.slack
+
+
+@cache
+def any_cell() -> CellRequest:
+    return request(Sized(lengths=(1,)), 1, model=None)
+
+
 def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_asked():
     sized = Sized(lengths=(150, 200))
     with pytest.raises(UnavailableError) as error:
@@ -58,9 +73,12 @@ def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_
     slack=st.integers(0, 60),
 )
 def test_prompts_are_full_from_95_per_cent_of_the_length_on(sizes, answer, length, slack):
+    sized = Loose(lengths=tuple(sizes), answer=answer, slack=slack)
+    cell = replace(any_cell(), eval_length=length)
+
     def filled() -> bool:
         try:
-            require_filled(Sequences.of(sizes), answer, length, lambda: slack, "")
+            sized.require_filled(cell, sized.build(cell))
         except UnavailableError:
             return False
         return True

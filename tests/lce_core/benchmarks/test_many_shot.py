@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.benchmarks import Benchmark, CellRequest
-from lce_core.benchmarks.many_shot.demonstrations import drawn_order
+from lce_core.benchmarks.many_shot import drawn_order
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS, trec_questions
 from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import TOY, benchmark, request

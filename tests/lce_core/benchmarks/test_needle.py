@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks.needle.text import FACTS
+from lce_core.benchmarks.needle import FACTS
 from lce_core.evaluation.metrics import rouge_1
 from tests.support.cells import benchmark, request
 

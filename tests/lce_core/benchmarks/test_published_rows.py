@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lce_core.benchmarks._data import SUBSET, read_rows
-from lce_core.benchmarks.long_eval.lines import published_prompts
-from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH
+from lce_core.benchmarks.long_eval import published_prompts
+from lce_core.benchmarks.longbench.tasks import TASKS as LONGBENCH
 from lce_core.benchmarks.many_shot.trec import trec_questions
 from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD, read_squad
 from lce_core.benchmarks.short_context.data import TASKS as ID_DIGITS

@@ -8,8 +8,8 @@ import pytest
 
 from lce_core.benchmarks import CellData
 from lce_core.benchmarks.ruler_v2 import NEW_TOKENS, letter, match
-from lce_core.benchmarks.ruler_v2._questions import MMLU, read_mmlu
-from lce_core.benchmarks.ruler_v2._questions import TASKS as QUESTIONS
+from lce_core.benchmarks.ruler_v2._tasks import COPYING as QUESTIONS
+from lce_core.benchmarks.ruler_v2._tasks import MMLU, read_mmlu
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError
 from tests.support.cells import TOY, benchmark, request

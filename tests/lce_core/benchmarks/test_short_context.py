@@ -15,8 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.benchmarks._data import spread
 from lce_core.benchmarks.short_context.data import TASKS
-from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
-from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
+from lce_core.benchmarks.short_context.harness import ExtendedLM, answered_questions
 from lce_core.errors import SpecError, UnavailableError
 from tests.support.cells import TOY, benchmark, values
 from tests.support.data.short_context_rows import instances, made_up, row_of, subjects, toy_request
@@ -115,12 +114,12 @@ def test_prompts_shots_and_answers_are_those_of_the_harness_alone(task, tmp_path
 
 def test_data_out_of_reach_is_named_with_its_origin(tmp_path):
     for task, plan in TASKS.items():
-        (name,) = {data_set.name for data_set in plan.splits.values()}
+        ((name, origin),) = {(data_set.name, data_set.origin) for data_set in plan.splits.values()}
         with pytest.raises(
-            UnavailableError, match=rf"'{name}': got no folder.*{plan.repo}.*{name}=FOLD"
+            UnavailableError, match=rf"'{name}': got no folder.*{origin}.*{name}=FOLD"
         ):
             _benchmark().digest(task, {})
-        with pytest.raises(UnavailableError, match=rf"'{name}': .*: got no .*{plan.repo}"):
+        with pytest.raises(UnavailableError, match=rf"'{name}': .*: got no .*{origin}"):
             _benchmark().evaluate(toy_request(task=task, data_folders={name: tmp_path}))
 
 
@@ -213,7 +212,7 @@ def test_mmlu_is_the_mean_of_its_subjects_as_in_yarns_table(monkeypatch):
         lm.num_requests = TASKS["mmlu"].num_questions
         return list(as_asked())
 
-    module = "lce_core.benchmarks.short_context.lm_eval_tasks"
+    module = "lce_core.benchmarks.short_context.harness"
     monkeypatch.setattr(f"{module}.answered_questions", answered)
     result = benchmark("short_context").evaluate(toy_request(task="mmlu"))
     scores = {score.metric: score for score in result.scores}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH_TASKS
+from lce_core.benchmarks.longbench.tasks import TASKS as LONGBENCH_TASKS
 from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
 from lce_core.contracts.benchmark_cases import STORY

@@ -15,7 +15,7 @@ import torch
 
 from catalog.build import build_catalog
 from catalog.queries import run_query
-from lce_core.benchmarks._prompted.controls import prompt_checks
+from lce_core.benchmarks._prompted.metrics import prompt_checks
 from lce_core.contracts.benchmark_cases import Case, held_out, request_for, words_tokenizer
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lce_core.benchmarks import Profile, Prompt, PromptBenchmark
-from lce_core.benchmarks._prompted.labels import label_scores
+from lce_core.benchmarks._prompted.metrics import label_scores
 from lce_core.evaluation.passes import counted
 from lce_core.extension.extending import extend
 from tests.support.cells import TOY

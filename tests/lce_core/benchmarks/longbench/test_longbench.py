@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import Benchmark, CellRequest, cut_middle, cut_middle_to_fit
-from lce_core.benchmarks.longbench._rows import data_set
-from lce_core.benchmarks.longbench._tasks import TASKS
+from lce_core.benchmarks.longbench import data_set
+from lce_core.benchmarks.longbench.tasks import TASKS
 from tests.support.byte_level import byte_level
 from tests.support.cells import TOY, benchmark, request
 from tests.support.data.fixture_data import fixture_folders

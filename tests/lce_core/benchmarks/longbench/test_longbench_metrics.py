@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.benchmarks.longbench import answer_score
-from lce_core.benchmarks.longbench._tasks import TASKS
-from lce_core.benchmarks.longbench.metrics import (
+from lce_core.benchmarks.longbench.tasks import (
+    TASKS,
     class_share,
     code_similarity,
     first_line,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.benchmarks.ruler import TASKS, _vocabulary, new_tokens
-from lce_core.benchmarks.ruler._haystack import split_sentences
+from lce_core.benchmarks.ruler import NEW_TOKENS, TASKS, _vocabulary
+from lce_core.benchmarks.ruler._niah import split_sentences
 from lce_core.benchmarks.ruler._vocabulary import pair, word_list
 from lce_core.contracts.benchmark_cases import STORY, Streams
 from lce_core.errors import DataError, UnavailableError
@@ -154,7 +154,7 @@ def test_prompts_fit_their_length_or_name_the_minimum(folders, task, length, pro
         minimum = int(reason.split("at least ")[1].split()[0])
         assert length < minimum < 14_000
         return
-    reserved = 0 if (task, profile) == ("fwe", "faithful") else new_tokens(task)
+    reserved = 0 if (task, profile) == ("fwe", "faithful") else NEW_TOKENS[task]
     uncounted = 4 if (task, profile) == ("vt", "faithful") else 0  # between example and task
     assert all(len(prompt.ids) + reserved <= length + uncounted for prompt in prompts)
     # RULER's repetitions and units change at 4096; small collections run out of documents.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lce_core.benchmarks import Prompt
-from lce_core.benchmarks.ruler import TASKS, match, new_tokens
+from lce_core.benchmarks.ruler import NEW_TOKENS, TASKS, match
 from lce_core.benchmarks.ruler._documents import QuestionAnswering, read_squad
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from tests.support.ruler.prompts import request_for, ruler
@@ -40,7 +40,7 @@ def equals_the_release(task: str, length: int, folders: dict[str, Path]) -> None
     recorded = RECORDED[f"{task} {length}"]
     prompts, texts = built(task, length, folders)
     outer = 2 if task == "vt" else 0  # what joins the example to the task is not counted
-    lengths = [len(prompt.ids) - 1 + new_tokens(task) - outer for prompt in prompts]
+    lengths = [len(prompt.ids) - 1 + NEW_TOKENS[task] - outer for prompt in prompts]
     assert lengths == pytest.approx(recorded["lengths"], abs=outer)
     found = [(text, prompt.references) for text, prompt in zip(texts, prompts, strict=True)]
     assert digest(found) == recorded["sha256"]

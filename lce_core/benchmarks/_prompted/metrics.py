@@ -1,8 +1,10 @@
-"""Controls beside the score of a prompt, and checks of all prompts of a cell.
+"""Metrics beside the score of answers, and checks of all prompts of a cell.
+
+Labels that could answer a question are compared by their likelihood.
 
 A model may answer without reading the context: from the question alone (`no_context`), or because
-only the sentence with the answer matters to it (`local_context`). Both are scored on the same
-samples, so a difference of methods can be compared with the difference of their controls.
+only the sentence with the answer matters to it (`local_context`). Both controls are scored on the
+same samples, so a difference of methods can be compared with the difference of their controls.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from lce_core.benchmarks._base import CellRequest, Sample, Score, score
-from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds
+from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.kinds import CONTROLS
 from lce_core.statistics.estimates import mean_estimate
 
@@ -34,24 +36,13 @@ def control_prompts(prompts: Sequence[Prompt], name: str) -> list[Prompt]:
     ]
 
 
-def control_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
-    """Return the metrics `no_context` and `local_context`, where all samples have them."""
-    found = []
-    for name in CONTROLS:
-        values = [value for one in samples if (value := getattr(one, name)) is not None]
-        if values:
-            estimate = mean_estimate(values, [sample.cluster for sample in samples])
-            found.append(score(name, estimate, higher_is_better=True))
-    return tuple(found)
-
-
 def prompt_checks(
     request: CellRequest, prompts: Sequence[Prompt], *, in_words: bool
 ) -> dict[str, int]:
     """Return the columns of the catalog's view `prompt_checks` that count tokens and prompts."""
     tokenizer, found = request.tokenizer, {"num_cut": sum(one.is_cut for one in prompts)}
     begin = tokenizer.bos_token_id
-    begins = [_num_first(one.ids, begin) for one in prompts]
+    begins = [int(np.argmax(one.ids != begin)) for one in prompts]
     needed = request.base_model.architecture.needs_begin
     found["num_without_begin"] = begins.count(0) if needed else 0
     if begin is not None:
@@ -68,10 +59,6 @@ def prompt_checks(
     return found
 
 
-def _num_first(ids: TokenIds, token: int | None) -> int:
-    return int(np.argmax(ids != token))
-
-
 def occurrences(request: CellRequest, prompt: Prompt, *, in_words: bool) -> list[float]:
     """Return the positions of the prompt's evidence, or else of its answers, from 0 to 1.
 
@@ -84,3 +71,31 @@ def occurrences(request: CellRequest, prompt: Prompt, *, in_words: bool) -> list
     text = str(request.tokenizer.decode(prompt.ids, skip_special_tokens=True))
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, stated))})(?!\w)"
     return [match.start() / len(text) for match in re.finditer(pattern, text)]
+
+
+def compared(sample: Sample, prompt: Prompt, log_likelihoods: Sequence[float]) -> Sample:
+    """Add to a sample what the log-probabilities in nats of its prompt's labels say."""
+    by_label = dict(zip(prompt.labels, log_likelihoods, strict=True))
+    right = by_label.pop(prompt.reference)
+    wrong = max(by_label, key=by_label.__getitem__)
+    return replace(
+        sample,
+        margin=right - float(np.mean([*by_label.values()])),
+        likeliest=prompt.reference if right > by_label[wrong] else wrong,
+    )
+
+
+def label_scores(samples: Sequence[Sample]) -> tuple[Score, ...]:
+    """Return the metrics `choice` and `margin` of prompts with labels; else nothing."""
+    right = [float(one.likeliest == one.reference) for one in samples if one.likeliest is not None]
+    if not right:
+        return ()
+    choice = mean_estimate(right, [sample.cluster for sample in samples])
+    return score("choice", choice, higher_is_better=True), column_mean(samples, "margin")
+
+
+def column_mean(samples: Sequence[Sample], column: str, metric: str = "") -> Score:
+    """Return the mean of a column of samples as a metric, by default with the column's name."""
+    values = [value for one in samples if (value := getattr(one, column)) is not None]
+    estimate = mean_estimate(values, [sample.cluster for sample in samples])
+    return score(metric or column, estimate, higher_is_better=True)

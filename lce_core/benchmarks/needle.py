@@ -16,8 +16,9 @@ has its own needle and haystack, and no leak.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,7 +32,6 @@ from lce_core.benchmarks import (
     Examples,
     KeyTask,
     Profile,
-    ProfileName,
     Prompt,
     Sample,
     Score,
@@ -39,23 +39,58 @@ from lce_core.benchmarks import (
     Source,
     Worded,
     calls,
+    encode,
+    encoded,
+    essays,
     generator,
+    long_streams,
     marking,
+    random_slice,
     score,
+    too_long,
 )
-from lce_core.benchmarks.needle.text import (
-    FACTS,
-    NEW_TOKENS,
-    RESERVED_TOKENS,
-    essay_tokens,
-    expected_tokens,
-    held_out_tokens,
-    needle_prompt,
-    require_leak,
-)
+from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
+from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
+
+@dataclass(frozen=True)
+class Fact:
+    """A needle: a sentence to hide, the question about it, and the expected answer."""
+
+    city: str
+    phrase: str
+    tail: str
+
+    @property
+    def answer(self) -> str:
+        """The end of the hidden sentence, after "is"."""
+        return f"{self.phrase} {self.tail}"
+
+    @property
+    def needle(self) -> str:
+        return f"\nThe best thing to do in {self.city} is {self.answer}\n"
+
+    @property
+    def question(self) -> str:
+        return f"What is the best thing to do in {self.city}?"
+
+
+FACTS = (
+    Fact("San Francisco", "eat a sandwich and sit in Dolores Park", "on a sunny day."),
+    Fact("Lisbon", "ride the yellow tram up to the old castle", "before the heat of noon."),
+    Fact("Nairobi", "watch young elephants drink warm milk", "late in the morning."),
+    Fact("Kyoto", "walk through the bamboo grove and taste green tea", "after the rain."),
+    Fact("Montreal", "climb the mountain stairs and share a bagel", "on the first day of snow."),
+)
+"""The needle of LCEG and gkamradt, and four others with the same sentence pattern."""
+NEW_TOKENS = 50
+RESERVED_TOKENS = 200
+"""Tokens of the length that LCEG reserves for the answer and the text around the haystack."""
+_ROUNDS = 8
+"""Maximum attempts to build a prompt that fits. Each shortens the haystack by the excess tokens,
+but decoding and tokenising again can add tokens."""
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
 """Positions of the needle in per cent of the context: ten, evenly spaced and rounded."""
 _FACT_OF = {fact.answer: fact for fact in FACTS}
@@ -64,7 +99,7 @@ _FACT_OF = {fact.answer: fact for fact in FACTS}
 class Needle(Worded):
     """Needle in a haystack: the score is the fraction of needles found, over a grid of depths."""
 
-    profiles: ClassVar[Mapping[ProfileName, Profile]] = {
+    profiles = {
         "faithful": Profile(
             "LCEG's prompt with its BOS leak; one trial per depth in text from the start of the"
             " essays; score: word overlap (at most 11/12)",
@@ -84,7 +119,7 @@ class Needle(Worded):
             keys=KeyTask(),
         ),
     }
-    answer_tokens: ClassVar[int] = NEW_TOKENS
+    answer_tokens = NEW_TOKENS
 
     haystack: Literal["essays", "held_out"] | None = None
     """Text around the needle; None means essays, or held-out text in profile tiny."""
@@ -200,6 +235,114 @@ def _scores_of(reference: str, answer: str) -> dict[str, float]:
         "rouge_1": needle_rouge(reference, answer),
         "exact_match": contains(answer, _FACT_OF[reference].phrase),
     }
+
+
+def needle_prompt(
+    request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
+) -> Prompt:
+    """Build a prompt with the longest haystack that fits, and the needle inside it.
+
+    `haystack` has at least as many token ids as the cell's length; `depth` is in per cent of it.
+    `bos_leak` tokenises haystack and needle with the tokenizer's beginning-of-sequence token (BOS),
+    and keeps that token in the decoded context, as LCEG's script does.
+    """
+    needle = encode(request, fact.needle, special_tokens=bos_leak)
+    if bos_leak:
+        haystack = _leaking(request, haystack)
+    num_tokens = max(0, request.eval_length - RESERVED_TOKENS - len(needle))
+    wording = WORDINGS.index(request.task)
+    for _ in range(_ROUNDS):
+        context = _with_needle(request, needle, haystack[:num_tokens], depth)
+        text = request.tokenizer.decode(context, skip_special_tokens=not bos_leak)
+        prompt = _frame(str(text), fact.question, wording)
+        ids = encode(request, prompt, names=bos_leak)
+        excess = len(ids) + NEW_TOKENS - request.eval_length
+        if excess <= 0:
+            shown = (_frame(some, fact.question, wording) for some in ("", fact.needle))
+            return Prompt(
+                np.array(ids, dtype=np.int64),
+                fact.answer,
+                float(depth),
+                controls=encoded(request, *shown),
+            )
+        if num_tokens == 0:
+            break
+        # Decoding and tokenising again can change the number of tokens slightly.
+        num_tokens = max(0, num_tokens - excess)
+    needed = len(ids) - num_tokens + NEW_TOKENS
+    raise too_long(request, "the needle prompt (without haystack) and its answer", needed)
+
+
+def require_leak(request: CellRequest) -> None:
+    """Raise UnavailableError if the tokenizer adds no BOS token that could leak into a prompt."""
+    if not encode(request, ""):
+        raise UnavailableError(
+            "bos_leak",
+            "a tokenizer that puts no beginning-of-sequence token before a text",
+            "a tokenizer with such a token, which bos_leak keeps inside the prompt",
+            "set bos_leak: false",
+        )
+
+
+def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
+    frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
+    return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
+
+
+def essay_tokens(request: CellRequest) -> list[int]:
+    """Return the token ids of the essays, repeated until they reach the length."""
+    text = essays(request.data_folders)
+    ids = encode(request, text, special_tokens=False) if text.strip() else []
+    if not ids:
+        raise UnavailableError(
+            "data set 'essays'", "no text", "the text of the essays", "get its files again"
+        )
+    return ids * -(-request.eval_length // len(ids))
+
+
+def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
+    """Return one excerpt of `eval_length` held-out tokens per generator."""
+    streams = long_streams(request, request.eval_length)
+    return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
+
+
+def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
+    """Cut the haystack to the length, decode it and tokenise it again, as LCEG's script does.
+
+    Both steps put a BOS token before it, so that the result starts with two.
+    """
+    begin, special = encode(request, ""), {*request.tokenizer.all_special_ids}
+    # LCEG's text has no special tokens between documents.
+    plain = [token for token in haystack if token not in special]
+    cut = begin + plain[: request.eval_length - len(begin)]
+    return encode(request, str(request.tokenizer.decode(cut)), names=True)
+
+
+def _with_needle(
+    request: CellRequest, needle: list[int], haystack: list[int], depth: int
+) -> list[int]:
+    """Insert the needle after the last full stop before `depth` per cent, or at the end."""
+    place = len(haystack)
+    if depth < 100:
+        place = len(haystack) * depth // 100
+        periods = _period_ids(request)
+        while place > 0 and haystack[place - 1] not in periods:
+            place -= 1
+    return haystack[:place] + needle + haystack[place:]
+
+
+def _frame(context: str, question: str, wording: int = 0) -> str:
+    return (
+        f"<|im_start|> This is a very long story book: <book> {context} </book>.\n"
+        f" Based on the content of the book, Question: {question}\nAnswer:",
+        f"Read the text and answer the question after it.\n\n{context}\n\n"
+        f"Question: {question}\nAnswer:",
+        f"Text:\n{context}\n\nQ: {question} Answer in one sentence.\nA:",
+    )[wording]
+
+
+def _period_ids(request: CellRequest) -> set[int]:
+    return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}
 
 
 BENCHMARK = Needle

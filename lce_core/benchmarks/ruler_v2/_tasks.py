@@ -1,6 +1,6 @@
-"""The tasks on MMLU: find questions by their number, and copy or solve them.
+"""The tasks of RULER v2: needles among needles, documents of HotpotQA, and questions of MMLU.
 
-The haystack is from MMLU's split `auxiliary_train`, the asked question from the split `test`.
+The haystack of MMLU is from its split `auxiliary_train`, the asked question from the split `test`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,26 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+import numpy as np
+
 from lce_core.benchmarks import DataRow, DataSet, Table, read_rows
-from lce_core.benchmarks.ruler._drafts import Draft, Draw, Units, percent
+from lce_core.benchmarks.ruler._documents import Collection
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, percent
+from lce_core.benchmarks.ruler._niah import NEEDLE, ONE, SEVERAL, among_lines
+from lce_core.benchmarks.ruler._vocabulary import draw_item
 from lce_core.errors import DataError
 
+_SEVERAL = SEVERAL.replace("memorize it", "memorize them")
+DIGITS = 10
+"""Digits of a value."""
+_FIND = (
+    "Below are some documents. I will give you a {what} at the end. Please find the {target}. Only"
+    " give me the index without any document contents."
+)
+_ANSWER = (
+    "Below are some documents. I will ask you to answer a question based on the documents. Please"
+    " answer the question."
+)
 MMLU = DataSet(
     "mmlu_all",
     ("all/test-*.parquet", "all/auxiliary_train-*.parquet"),
@@ -42,9 +58,135 @@ _SOLVE = (
 )
 
 
+class ManyNeedles:
+    """mk_niah_basic or mv_niah_basic; the size of a prompt is its number of other needles."""
+
+    def __init__(self, num_values: int, new_tokens: int, eval_length: int) -> None:
+        self._num_values, self.new_tokens = num_values, new_tokens
+        self.sizes = range(num_values, num_values + eval_length + 1)
+
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
+        """Give all keys equally many values."""
+        rng, count = draw.rng, self._num_values
+        keys = _distinct("words", 1 + math.ceil(size / count), rng)
+        asked, others = keys[0], (keys[1:] * count)[:size]
+        lines = [_needle(key, rng) for key in others]
+        if count > 1:
+            rng.shuffle(lines)
+        values = [_value(rng) for _ in range(count)]
+        facts = [NEEDLE.format(values="numbers", key=asked, value=value) for value in values]
+        context, depths = among_lines(lines, facts, rng)
+        template, what = (ONE, "number") if count == 1 else (_SEVERAL, "numbers")
+        text, *controls = (
+            template.format(values=what, context=one, query=asked)
+            for one in (context, "", "\n".join(facts))
+        )
+        return Draft(text, tuple(values), float(np.mean(depths)), controls=tuple(controls))
+
+
+def _distinct(kind: str, count: int, rng: Random) -> list[str]:
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[draw_item(kind, rng)] = None
+    return list(found)
+
+
+def _value(rng: Random) -> str:
+    return str(rng.randint(10 ** (DIGITS - 1), 10**DIGITS - 1))
+
+
+def _needle(key: str, rng: Random) -> str:
+    return NEEDLE.format(values="numbers", key=key, value=_value(rng))
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Wording of a task qa_*."""
+
+    head: str
+    asked: str
+    """Text after the documents, with the fields {text} of a document and {question}."""
+    answer: Literal["first index", "any index", "answer"]
+
+
+ASKING = {
+    "qa_basic": Asking(
+        _FIND.format(what="text", target="document index of the text"),
+        "Text: {text}\nMost relevant document index:",
+        "first index",
+    ),
+    "qa_easy": Asking(
+        _FIND.format(
+            what="question",
+            target="index of the most relevant document that can help answer the question",
+        ),
+        "Question: {question}\nIndex of the most relevant document that can help answer the"
+        " question:",
+        "any index",
+    ),
+    "qa_medium": Asking(
+        _ANSWER,
+        "Please first find and copy paste the documents relevant to the following question and then"
+        " answer it based on the documents you find.\n\nQuestion: {question}\nAnswer:",
+        "answer",
+    ),
+    "qa_hard": Asking(
+        _ANSWER,
+        "Please answer the following question based on the documents.\n\nQuestion: {question}"
+        "\nAnswer:",
+        "answer",
+    ),
+}
+
+
+class NumberedDocuments:
+    """A task qa_*; the size of a prompt is its number of documents of other questions."""
+
+    def __init__(
+        self,
+        task: Asking,
+        collection: Collection,
+        chosen: Sequence[int],
+        new_tokens: int,
+        eval_length: int,
+    ) -> None:
+        self._task, self._documents = task, collection.documents
+        self._questions = [collection.questions[number] for number in chosen]
+        self.new_tokens = new_tokens
+        own = max(len(question.own) for question in self._questions)
+        self.sizes = range(min(max(0, len(self._documents) - own), eval_length) + 1)
+
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
+        """Build a prompt whose smallest size has only the documents with supporting facts."""
+        question, rng = self._questions[index], draw.rng
+        mine = {*question.own}
+        others = [number for number in range(len(self._documents)) if number not in mine]
+        shown = [*(question.own if size else question.evidence), *rng.sample(others, size)]
+        rng.shuffle(shown)
+        names = dict(zip(shown, _distinct("numbers", len(shown), rng), strict=True))
+        first = question.evidence[0]
+        asked = self._task.asked.format(text=self._documents[first], question=question.text)
+        wanted = [first] if self._task.answer == "first index" else [*question.evidence]
+        references = tuple(names[at] for at in wanted)
+        if self._task.answer == "answer":
+            references = tuple(dict.fromkeys(question.answers))
+        parts = [
+            [f"Document {names[at]}:\n{self._documents[at]}" for at in some]
+            for some in (shown, (), wanted)
+        ]
+        text, *controls = ("\n\n".join([self._task.head, *one, asked]) for one in parts)
+        return Draft(
+            text,
+            references,
+            float(np.mean([percent(shown.index(at), len(shown) - 1) for at in wanted])),
+            question.cluster,
+            controls=tuple(controls),
+        )
+
+
 @dataclass(frozen=True)
 class Copying:
-    """Wording of one task."""
+    """Wording of a task on MMLU."""
 
     kind: Literal["copy", "copy all", "solve"]
     instruction: str
@@ -57,7 +199,7 @@ class Copying:
     """Answer of a solved question, after the instruction."""
 
 
-TASKS = {
+COPYING = {
     "mk_niah_easy": Copying("copy", "Please copy the {order}Question {number} from the context."),
     "mk_niah_medium": Copying(
         "solve",
@@ -120,7 +262,7 @@ class Numbered:
 
 
 class NumberedQuestions:
-    """One of the tasks; the size of a prompt is its number of other questions."""
+    """A task on MMLU; the size of a prompt is its number of other questions."""
 
     def __init__(
         self,
@@ -134,7 +276,6 @@ class NumberedQuestions:
         self.new_tokens = new_tokens
         least = NUM_SHOTS if task.kind == "solve" else 1
         self.sizes = range(least, max(least, min(len(others), eval_length)) + 1)
-        self.units = Units(1, least, new_tokens, "redrawn smaller", len(others), least)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         rng, task = draw.rng, self._task
@@ -177,16 +318,10 @@ def prompt_text(
 
 def _numbers(count: int, equal: int, rng: Random) -> list[str]:
     """Draw `count` numbers of seven digits; with `equal`, each occurs at most that many times."""
-    found = distinct_numbers(math.ceil(count / equal) if equal else count, rng) * max(1, equal)
+    different = math.ceil(count / equal) if equal else count
+    found = _distinct("numbers", different, rng) * max(1, equal)
     rng.shuffle(found)
     return found[:count]
-
-
-def distinct_numbers(count: int, rng: Random) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[str(rng.randint(10**6, 10**7 - 1))] = None
-    return [*found]
 
 
 def _numbered(
