@@ -27,11 +27,10 @@ from lce_core.data.packing import pack_rows
 from lce_core.data.shards import write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
-from lce_core.evaluation.long_cell import LongCell
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, WindowRanges, assist
 from lce_core.evaluation.parameter_search import draw_samples, search_parameters
 from lce_core.evaluation.passes import counted, shape_of_passes
-from lce_core.evaluation.window_ranges import LONG_SECONDS, WindowRanges, assist
+from lce_core.evaluation.windows import LossCache
 from lce_core.execution import Execution
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend

@@ -28,7 +28,7 @@ from lce_core.benchmarks.ruler import NEW_TOKENS, match
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_scores
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.windows import LossCache
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS

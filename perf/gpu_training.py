@@ -39,9 +39,9 @@ from lce_core.devices import memory_bytes, reproducible, resolve_device
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.recipe import Training
-from lce_core.training.fallbacks import described, worth_trying
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
+from lce_core.training.memory import described, worth_trying
 from lce_core.training.trainer import Trainer
 
 COUNTED_STEPS = 2

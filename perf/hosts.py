@@ -27,11 +27,9 @@ from measuring import Row, at_most, measure
 
 from flows.runs.scheduling import Scheduler, UnitResult
 from flows.settings import make_execution, study_path
-from lce_core.evaluation import likelihood, window_ranges
-from lce_core.evaluation.long_cell import LongCell
-from lce_core.evaluation.loss_cache import TokenScores
-from lce_core.evaluation.window_ranges import WindowRanges, assist
-from lce_core.evaluation.windows import Stream, Windows
+from lce_core.evaluation import likelihood, long_cell
+from lce_core.evaluation.long_cell import LongCell, WindowRanges, assist
+from lce_core.evaluation.windows import Stream, TokenScores, Windows
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -78,7 +76,7 @@ def steps(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Com
 
 
 def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Compute]:  # noqa: ARG001
-    window_ranges.NUM_RANGES = NUMBER
+    long_cell.NUM_RANGES = NUMBER
 
     def sleep(_: object, windows: Any, **__: object) -> TokenScores:
         time.sleep(1.0)

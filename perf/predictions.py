@@ -36,9 +36,10 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Training
 from lce_core.study.cost import matmul_parameters, num_parameters, training_flops
-from lce_core.training import fallbacks, recomputation
+from lce_core.training import recomputation
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
+from lce_core.training.memory import need, worth_trying
 
 BASE: LanguageModel = MODELS.load("llama2_7b")()
 ROWS_PER_STEP = 256
@@ -102,9 +103,9 @@ def memory(method: str) -> Row:
         ("eight H100s, fp32 states: kept", "GB each", "fp32", 8),
     ):
         run = job(method, states, processes)
-        first = fallbacks.worth_trying(run, BASE, GPU, H100_BYTES)[0]
+        first = worth_trying(run, BASE, GPU, H100_BYTES)[0]
         found[where] = f"`{first.kept}`"
-        found[gigabytes] = f"{fallbacks.need(first, BASE, GPU).total / 1e9:.1f}"
+        found[gigabytes] = f"{need(first, BASE, GPU).total / 1e9:.1f}"
     return found
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from catalog.comparisons.samples import BASE, Cell, fields_of, grouped
-from lce_core.statistics.effective_length import Threshold, effective_length
+from lce_core.statistics.effective_length import Scores, Threshold, effective_length
 
 KEPT = 0.9
 """Fraction of the base model's accuracy that a method must keep, by the rule `kept`."""
@@ -72,9 +72,7 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
 def _nolima(by_length: Mapping[int, list[Cell]]) -> Threshold | None:
     """Return the threshold of the rule `nolima`; None without a base score above 0."""
     found = [
-        Threshold(
-            _all_scores(own), length, NOLIMA, clusters=_all_clusters(own), seeds=_all_seeds(own)
-        )
+        Threshold(_all_scores(own), length, NOLIMA)
         for length, own in by_length.items()
         if length <= (own[0].trained_context or 0)
     ]
@@ -95,11 +93,9 @@ def _kept(base: Sequence[Cell]) -> Threshold | None:
     if not there or any(one.aggregation is None for one in there):
         return None
     first, scores = there[0], _all_scores(there)
-    threshold = partial(
-        Threshold, scores, longest, clusters=_all_clusters(there), seeds=_all_seeds(there)
-    )
+    threshold = partial(Threshold, scores, longest)
     if first.higher_is_better:
-        return threshold(factor=KEPT) if scores.mean() > 0 else None
+        return threshold(factor=KEPT) if scores.values.mean() > 0 else None
     if first.unit == "nats" or first.aggregation == "power of mean":
         return threshold(shift=math.log(LOST))
     return threshold(factor=LOST)
@@ -113,8 +109,6 @@ def _row(
     found = effective_length(
         {length: _all_scores(own) for length, own in by_length.items()},
         threshold,
-        clusters={length: _all_clusters(own) for length, own in by_length.items()},
-        seeds={length: _all_seeds(own) for length, own in by_length.items()},
         higher_is_better=first.higher_is_better,
     )
     value = threshold.value if isinstance(threshold, Threshold) else threshold
@@ -133,13 +127,9 @@ def _row(
     }
 
 
-def _all_scores(cells: Sequence[Cell]) -> Any:
-    return np.concatenate([cell.averaged for cell in cells])
-
-
-def _all_seeds(cells: Sequence[Cell]) -> list[int]:
-    return [cell.seed for cell in cells for _ in cell.averaged]
-
-
-def _all_clusters(cells: Sequence[Cell]) -> list[tuple[Any, ...]]:
-    return [name for cell in cells for name in cell.clusters()]
+def _all_scores(cells: Sequence[Cell]) -> Scores:
+    return Scores(
+        np.concatenate([cell.averaged for cell in cells]),
+        clusters=[name for cell in cells for name in cell.clusters()],
+        seeds=[cell.seed for cell in cells for _ in cell.averaged],
+    )

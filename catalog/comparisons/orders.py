@@ -24,14 +24,13 @@ from lce_core.statistics.contrasts import (
     explore,
     skewness,
 )
-from lce_core.statistics.power import ALPHA
+from lce_core.statistics.power import ALPHA, holm
 from lce_core.statistics.rank_agreement import (
     RankAgreement,
     perplexity_agreement,
     rank_agreement,
 )
 from lce_core.statistics.sign_flips import Differences
-from lce_core.statistics.significance import holm
 
 if TYPE_CHECKING:
     import duckdb

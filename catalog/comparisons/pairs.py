@@ -29,7 +29,7 @@ import numpy as np
 from catalog.comparisons.aligned import AlignedScores, Part, aligned
 from catalog.comparisons.samples import BASE, Cell, Method, fields_of, grouped
 from lce_core.statistics.contrasts import Contrast
-from lce_core.statistics.significance import look_levels
+from lce_core.statistics.power import look_levels
 
 PRIMARY, SHORT_CONTEXT, EXPLORATORY = "primary", "short context", "exploratory"
 SEEDS, ONE_RUN, PROMPTS = "training seeds", "one training run", "prompts"

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.comparisons.samples import Cell, fields_of, grouped
-from lce_core.statistics.clustered import clustered_mean
+from lce_core.statistics.clustered import clustered_mean, mean_over_seeds
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
-from lce_core.statistics.seeds import mean_over_seeds
 
 _AXES = ("study", "base_model", "benchmark", "task", "profile", "eval_length")
 UNIT_RANGES = {"accuracy": (0.0, 1.0), "percent": (0.0, 100.0), "perplexity": (1.0, math.inf)}

@@ -8,8 +8,7 @@ from typing import Any
 from dashboards.contents import Row
 from dashboards.families import Variant
 from lce_core import formats
-from lce_core.statistics.power import MOST_NEEDED
-from lce_core.statistics.significance import looks_in_words
+from lce_core.statistics.power import MOST_NEEDED, looks_in_words
 from lce_core.study.variants import variant_in_words
 
 MOST_NAMED = 4

@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
-from lce_core.evaluation.window_ranges import ASSIST_SECONDS
+from lce_core.evaluation.long_cell import ASSIST_SECONDS
 from lce_core.store.artifacts import Store
 from lce_core.store.failures import classify, disk_full, folders_of
 from lce_core.study.step_kinds import CellSpec

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from lce_core.execution import Execution
-from lce_core.prompts.reading import ReadableSample, origin, readable_sample, size, to_json
-from lce_core.prompts.rebuilding import rebuilt_cell
+from lce_core.prompts import ReadableSample, origin, readable_sample, rebuilt_cell, size, to_json
 from lce_core.store.artifacts import Store
 
 

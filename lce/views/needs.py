@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from flows.plans.pricing import Price, Prices, slots_here, time_left
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
-from lce_core.evaluation.window_ranges import LONG_SECONDS
+from lce_core.evaluation.long_cell import LONG_SECONDS
 from lce_core.execution import Execution
 from lce_core.hub import is_address
 from lce_core.models import LanguageModel

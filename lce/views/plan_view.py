@@ -22,7 +22,7 @@ from flows.terminal import Terminal, plain_table, wrapped
 from lce.views.needs import needs_lines
 from lce.views.planning import Inspection
 from lce_core import formats
-from lce_core.statistics.significance import looks_in_words
+from lce_core.statistics.power import looks_in_words
 from lce_core.store.steps import Step
 from lce_core.study.cost import StepCost, reference_flops
 from lce_core.study.plan import StudyPlan

@@ -22,8 +22,7 @@ from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import is_address
 from lce_core.models import LanguageModel
 from lce_core.statistics.designs import Design
-from lce_core.statistics.power import ALPHA, UNRELATED
-from lce_core.statistics.significance import look_levels
+from lce_core.statistics.power import ALPHA, UNRELATED, look_levels
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.spec import StudySpec
 from lce_core.study.variants import CONTROL

@@ -17,7 +17,7 @@ from pydantic import model_validator
 from lce_core.benchmarks._data import DataSet
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.windows import LossCache
 from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 from lce_core.progress import Progress, no_progress
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from lce_core.data.held_out import HeldOutText
-    from lce_core.evaluation.long_cell import LongCell
-    from lce_core.evaluation.window_ranges import WindowRanges
+    from lce_core.evaluation.long_cell import LongCell, WindowRanges
     from lce_core.extension.extended_model import ExtendedModel
 
 ProfileName = Literal["faithful", "clean", "fast", "tiny"]

@@ -47,13 +47,9 @@ class Absent(NamedTuple):
     """Keys that the row has."""
 
 
-class Row(NamedTuple):
-    """The named fields of one row."""
-
-    number: int
-    """Number of the line, or of the row of a parquet file, from 1."""
-    values: list[Any]
-    """Value of each field; `Absent` for a field that the row does not have."""
+Row = tuple[int, list[Any]]
+"""Number of the line, or of the row of a parquet file, from 1, and the value of each field. The
+value is `Absent` if the row does not have the field."""
 
 
 def rows(file: str, fields: Sequence[str], skipped: int = 0) -> Iterator[Row]:
@@ -156,7 +152,7 @@ def _json_rows(stream: BinaryIO, file: str, fields: Sequence[str], skipped: int)
             skipped -= 1
             continue
         entry = _json_object(decoded(line, file, start), where)
-        yield Row(number, [_field(entry, name) for name in fields])
+        yield number, [_field(entry, name) for name in fields]
 
 
 def _json_object(line: str, where: str) -> dict[str, Any]:
@@ -203,7 +199,7 @@ def _parquet_rows(
             columns = [_column(batch, names) for names in parts]
             for values in zip(*columns, strict=True):
                 number += 1
-                yield Row(number, list(values))
+                yield number, list(values)
 
 
 def _column_parts(schema: pa.Schema, field: str, file: str) -> list[str]:
@@ -211,10 +207,9 @@ def _column_parts(schema: pa.Schema, field: str, file: str) -> list[str]:
     if field in schema.names:
         return [field]
     parts = field.split(".")
-    found: Any = schema
+    found: Any = pa.struct(list(schema))
     for depth, name in enumerate(parts):
-        is_nested = depth == 0 or pa.types.is_struct(found)
-        names = schema.names if depth == 0 else [child.name for child in found] if is_nested else []
+        names = [child.name for child in found] if pa.types.is_struct(found) else []
         if name not in names:
             held = f"the columns {', '.join(schema.names)}"
             if depth:

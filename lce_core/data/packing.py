@@ -2,24 +2,28 @@
 
 `lce_core.data.sampling` draws the documents. Each starts with the token that `separator_of`
 returns, if any. As in LCEG's training, the documents are joined, and the result is cut into rows;
-or `lce_core.data.best_fit` places whole documents, and rows are padded. Rows are memory-mapped, so
-memory does not grow with the data.
+or whole documents are placed from the longest to the shortest, each in the row that it leaves the
+least space in, and rows are padded. The number of rows is given: a document that fits into none of
+them is left out. Rows are memory-mapped, so memory does not grow with the data.
 
 A folder of rows contains rows.bin, weights.bin (if tokens differ in loss weight), order.parquet
 with the start of each document, documents.parquet with their names (missing if the corpus has token
 shards, which name the documents), and manifest.json.
 
-Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
+Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171. Best
+fit: Ding et al. 2024, arXiv:2404.10830, section 3; OLMo 3 (arXiv:2512.13961) packs in this way.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +33,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
-from lce_core.data.best_fit import Pieces, fit_pieces
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.token_shards import listings, token_pool
@@ -237,6 +240,68 @@ def _filled(
             rows, own = base_model.prepare_rows(text[None], rng)
             tokens[place], weights[place] = rows[0], own[0]
         yield tokens.reshape(-1, row_length), weights.reshape(-1, row_length)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Documents, or parts of documents that are longer than a row, in the order of rows."""
+
+    drawn: NDArray[np.int64]
+    """Index of each piece's document in the draw (pieces,)."""
+    offsets: NDArray[np.int64]
+    """First token of the document in each piece (pieces,)."""
+    tokens: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    """First token of each piece in all rows (pieces,), ascending."""
+
+
+def fit_pieces(draw: Draw, row_length: int, num_rows: int) -> Pieces:
+    """Place a draw of `num_rows * row_length` tokens; each row gets at least one piece.
+
+    Within a row, pieces keep the order of the draw.
+    """
+    counts = -(-draw.tokens // row_length)
+    drawn = np.repeat(np.arange(len(counts)), counts)
+    offsets = row_length * (np.arange(len(drawn)) - np.repeat(np.cumsum(counts) - counts, counts))
+    tokens = np.minimum(draw.tokens[drawn] - offsets, row_length)
+    rows = best_fit(tokens, row_length, num_rows)
+    order = np.argsort(rows, kind="stable")[np.count_nonzero(rows < 0) :]
+    drawn, offsets, tokens, rows = (one[order] for one in (drawn, offsets, tokens, rows))
+    ends = np.cumsum(tokens)
+    before = np.searchsorted(rows, rows)  # first piece of each piece's row
+    starts = rows * row_length + ends - tokens - (ends - tokens)[before]
+    return Pieces(drawn, offsets, tokens, starts)
+
+
+def best_fit(lengths: NDArray[np.int64], space: int, num_rows: int) -> NDArray[np.int64]:
+    """Return the row of each document (documents,), or -1 if it fits into none of `num_rows`.
+
+    Of rows with equal space, the one that was opened first is chosen. Lengths are at most `space`.
+    """
+    rows = np.full(len(lengths), -1, dtype=np.int64)
+    spaces: list[int] = []  # spaces that some open row has, ascending
+    with_space: dict[int, list[int]] = {}  # heaps of rows
+    opened = 0
+    for document in np.argsort(-lengths, kind="stable").tolist():
+        length = int(lengths[document])
+        place = bisect_left(spaces, length)
+        if place < len(spaces):
+            left = spaces[place]
+            row = heappop(with_space[left])
+            if not with_space[left]:
+                del with_space[left], spaces[place]
+        elif opened < num_rows:
+            row, left, opened = opened, space, opened + 1
+        else:
+            continue
+        rows[document] = row
+        left -= length
+        if left:
+            if left not in with_space:
+                with_space[left] = []
+                insort(spaces, left)
+            heappush(with_space[left], row)
+    return rows
 
 
 def _best_fit_facts(

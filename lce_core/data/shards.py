@@ -1,32 +1,40 @@
 """Write a corpus as token shards, from which training rows and held-out text are cut.
 
 Text is read in the source's order, tokenised by several threads, and written in the source's order,
-so that the files do not depend on the number of threads. Whenever `SEGMENT_TOKENS` tokens are
-ready, they are written to disk as a segment (`lce_core.data.segments`). A killed run continues
-after the last complete segment. Only one segment and a few blocks of text are in memory. The output
-folder has a folder for each segment and a manifest:
+so that the files do not depend on the number of threads. Only one segment and a few blocks of text
+are in memory.
 
-    00000/...  00001/...  manifest.json
+A segment is the unit that is written and checked as a whole; a killed run continues after the last
+complete one. It is a folder with one file of ids for each domain that occurs in it (uint16 or
+uint32), the list of its documents, and the position in the source at which the next segment starts.
+The output folder has a folder for each segment and a manifest. If domains 0 and 2 occur in the
+first segment:
+
+    00000/0.bin  00000/2.bin  00000/documents.parquet  00000/segment.json  00001/...  manifest.json
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from lce_core.corpora import Block, Place, StreamedCorpus
 from lce_core.data.manifest import write_manifest
-from lce_core.data.segments import FACTS, Segment, TokenBlock, seal, sealed_segments, segment_name
 from lce_core.data.tokenised import (
     checked,
     domain_indices,
@@ -35,15 +43,38 @@ from lce_core.data.tokenised import (
     separator_of,
     token_dtype,
 )
-from lce_core.errors import DataError
+from lce_core.errors import DataError, StoreError
 from lce_core.progress import Report
+from lce_core.store.odd_files import read_mapping, remove
+from lce_core.store.records import sync, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+INDEX = "documents.parquet"
+FACTS = "segment.json"
+_WRITING = ".writing"
 SEGMENT_TOKENS = 1 << 25
 """A segment is written when it has at least this many tokens: 64 MiB of uint16, about a minute of
 work for one core. An interrupted run repeats the work of at most one segment."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBlock:
+    """Tokens of consecutive documents: a tokenised `lce_core.corpora.Block`."""
+
+    ids: NDArray[Any]
+    """Ids of all documents, concatenated (tokens,)."""
+    lengths: NDArray[np.int64]
+    """Tokens of each document (documents,)."""
+    domains: NDArray[np.int64]
+    """Index of each document's domain (documents,)."""
+    held_out: NDArray[np.bool_]
+    names: list[str]
+    text_keys: NDArray[np.uint64]
+    """`hash_key` of each document's text (documents,)."""
+    end: Place
+    """Position in the source at which the next block starts."""
 
 
 def write_shards(
@@ -65,13 +96,14 @@ def write_shards(
     sealed = sealed_segments(progress, dtype)
     place = Place(**sealed[-1]["end"]) if sealed else Place()
     total = resumed = sum(segment["tokens"] for segment in sealed)
-    segment, began = Segment(), time.monotonic()
+    blocks: list[TokenBlock] = []
+    num_pending, began = 0, time.monotonic()
     for block in _tokenised(corpus, tokenizer, corpus.blocks(folders, place), workers):
-        segment.add(block)
-        place, total = block.end, total + block.ids.size
-        if segment.tokens >= SEGMENT_TOKENS:
-            sealed.append(seal(segment, corpus.domains(), progress, len(sealed)))
-            segment = Segment()
+        blocks.append(block)
+        place, total, num_pending = block.end, total + block.ids.size, num_pending + block.ids.size
+        if num_pending >= SEGMENT_TOKENS:
+            sealed.append(seal(blocks, corpus.domains(), progress, len(sealed)))
+            blocks, num_pending = [], 0
         seconds = max(time.monotonic() - began, 1e-9)
         report(
             {
@@ -81,8 +113,8 @@ def write_shards(
                 "tokens_per_second": round((total - resumed) / seconds),
             }
         )
-    if segment.tokens:
-        sealed.append(seal(segment, corpus.domains(), progress, len(sealed)))
+    if num_pending:
+        sealed.append(seal(blocks, corpus.domains(), progress, len(sealed)))
     if not total:
         raise DataError(
             corpus.plugin_name,
@@ -179,3 +211,95 @@ def _link(old: Path, new: Path) -> None:
         os.link(old, new)
     except OSError:
         shutil.copyfile(old, new)
+
+
+def seal(
+    blocks: Sequence[TokenBlock], domains: tuple[str, ...], progress: Path, number: int
+) -> dict[str, Any]:
+    """Write blocks as a segment to a temporary folder in `progress`; rename it when complete."""
+    aside = progress / _WRITING
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    lengths, of_domains, held_out, text_keys = (
+        np.concatenate([getattr(block, name) for block in blocks])
+        for name in ("lengths", "domains", "held_out", "text_keys")
+    )
+    names = [name for block in blocks for name in block.names]
+    digests, sizes = {}, {}
+    for domain in np.unique(of_domains[lengths > 0]).tolist():
+        file, digest = aside / f"{domain}.bin", hashlib.sha256()
+        with file.open("wb") as out:
+            for block in blocks:
+                part = block.ids[np.repeat(block.domains == domain, block.lengths)].tobytes()
+                digest.update(part)
+                out.write(part)
+        digests[file.name], sizes[str(domain)] = digest.hexdigest(), file.stat().st_size
+    columns = {
+        "name": pa.array(names, pa.string()),
+        "domain": pa.DictionaryArray.from_arrays(pa.array(of_domains, pa.int16()), list(domains)),
+        "tokens": pa.array(lengths),
+        "held_out": pa.array(held_out),
+        "key": pa.array([hash_key(name) for name in names], pa.uint64()),
+        "text": pa.array(text_keys),
+    }
+    pq.write_table(pa.table(columns), aside / INDEX)
+    digests[INDEX] = hashlib.sha256((aside / INDEX).read_bytes()).hexdigest()
+    facts = {
+        "end": asdict(blocks[-1].end),
+        "documents": len(names),
+        "tokens": int(lengths.sum()),
+        "bytes": sizes,
+        "sha256": digests,
+    }
+    for file in aside.iterdir():
+        sync(file)
+    write_json(aside / FACTS, facts)
+    sync(aside)
+    aside.rename(progress / segment_name(number))
+    sync(progress)
+    return facts
+
+
+def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
+    """Return the content of segment.json for each complete segment of an interrupted run.
+
+    The first damaged segment and all later ones are deleted, because the run continues where the
+    last remaining segment ends.
+    """
+    found: list[dict[str, Any]] = []
+    while (folder := progress / segment_name(len(found))).is_dir():
+        try:
+            facts = read_mapping(folder / FACTS)
+            check_sizes(folder, facts, dtype)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError):
+            break
+        found.append(facts)
+    for folder in progress.iterdir():
+        if folder.name not in {segment_name(number) for number in range(len(found))}:
+            remove(folder)
+    return found
+
+
+def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
+    if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
+        got = f"{sum(facts['bytes'].values())} bytes for {facts['tokens']} tokens of {dtype.name}"
+        raise damaged(folder, got)
+    for domain, expected in facts["bytes"].items():
+        file = folder / f"{domain}.bin"
+        size = file.stat().st_size if file.is_file() else None
+        if size != expected:
+            got = "no such file" if size is None else f"{size} bytes instead of {expected}"
+            raise damaged(file, got)
+
+
+def damaged(file: Path, got: str) -> StoreError:
+    return StoreError(
+        file,
+        got,
+        "a token shard as the manifest describes it",
+        "run the study again, which tokenises what is missing",
+    )
+
+
+def segment_name(number: int) -> str:
+    return f"{number:05d}"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.data.manifest import read_manifest
-from lce_core.data.segments import INDEX, check_sizes, damaged, segment_name
+from lce_core.data.shards import INDEX, check_sizes, damaged, segment_name
 from lce_core.data.tokenised import TokenArray, TokenPool, hash_key, tokenise
 from lce_core.progress import Report
 
@@ -44,15 +44,15 @@ class TokenShards(TokenPool):
         manifest = read_manifest(folder)
         dtype = np.dtype(manifest["dtype"])
         names = [entry["domain"] for entry in manifest["domains"]]
-        parts, split_parts = [], []
+        parts = []
         for number, segment in enumerate(manifest["segments"]):
             found = _index(folder / segment_name(number), segment, names, dtype)
-            held_out, domains, lengths, keys, texts = found
+            held_out, domains, lengths, _, _ = found
             numbers = np.full(lengths.size, number, dtype=np.int32)
-            parts.append((domains, lengths, keys, numbers, _starts(domains, lengths)))
-            split_parts.append((held_out, texts))
-        domains, lengths, keys, segments, starts = map(np.concatenate, zip(*parts, strict=True))
-        held_out, texts = map(np.concatenate, zip(*split_parts, strict=True))
+            parts.append((*found, numbers, _starts(domains, lengths)))
+        held_out, domains, lengths, keys, texts, segments, starts = map(
+            np.concatenate, zip(*parts, strict=True)
+        )
         copies = ~held_out & np.isin(texts, texts[held_out & (lengths > 0)]) & (lengths > 0)
         lengths = np.where(held_out if split == "held_out" else ~(held_out | copies), lengths, 0)
         num_copies = int(copies.sum()) if split == "train" else 0
@@ -131,10 +131,10 @@ def token_pool(
     if shards is not None:
         yield TokenShards.open(shards, split)
         return
-    scratch, copies = out / "tokens.scratch", Copies()
+    scratch, copies = out / "tokens.scratch", list[str]()
     documents = corpus.documents(split, folders)
     if split == "train" and corpus.leaves_out_copies:
-        documents = copies.emptied(documents, corpus.documents("held_out", folders))
+        documents = _emptied(documents, corpus.documents("held_out", folders), copies)
     try:
         pool = tokenise(
             documents,
@@ -145,26 +145,21 @@ def token_pool(
             index_file=out / LISTING,
             report=report,
         )
-        yield replace(pool, num_copies=copies.count)
+        yield replace(pool, num_copies=len(copies))
     finally:
         scratch.unlink(missing_ok=True)
 
 
-class Copies:
-    """Training documents whose text equals that of a held-out document."""
-
-    count = 0
-
-    def emptied(
-        self, training: Iterable[Document], held_out: Iterable[Document]
-    ) -> Iterator[Document]:
-        """Yield the training documents, copies without their text; increase `count` by copies."""
-        texts = {hash_key(document.text) for document in held_out if document.text}
-        for document in training:
-            if hash_key(document.text) in texts:
-                self.count += 1
-                document = replace(document, text="")
-            yield document
+def _emptied(
+    training: Iterable[Document], held_out: Iterable[Document], copies: list[str]
+) -> Iterator[Document]:
+    """Yield the training documents; those whose text a held-out one has are emptied and named."""
+    texts = {hash_key(document.text) for document in held_out if document.text}
+    for document in training:
+        if hash_key(document.text) in texts:
+            copies.append(document.name)
+            document = replace(document, text="")
+        yield document
 
 
 def listings(out: Path) -> tuple[str, ...]:

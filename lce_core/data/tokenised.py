@@ -74,7 +74,6 @@ class TokenisedDocuments(TokenPool):
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """Return uint16 for a vocabulary of at most 2^16 ids, else uint32."""
     if vocabulary > 1 << 32:
         raise SpecError(
             "tokenizer",
@@ -101,7 +100,8 @@ def tokenise(
     `vocabulary` is an error. `report` is called after each batch.
     """
     dtype = token_dtype(vocabulary)
-    columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]] = []
+    # The first batch is empty, because a split may have no documents.
+    columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64))]
     done, total, began = 0, 0, time.monotonic()
     with tokens_file.open("wb") as out, pq.ParquetWriter(index_file, _DOCUMENTS) as index:
         for batch in _batches(documents):
@@ -110,16 +110,14 @@ def tokenise(
             out.write(checked(ids, batch, vocabulary).astype(dtype).tobytes())
             keys = np.array([hash_key(document.name) for document in batch], dtype=np.uint64)
             columns.append((domain_indices(batch, domains), lengths, keys))
-            index.write_table(_listing(batch, lengths))
+            listing = [[d.name for d in batch], [d.domain for d in batch], lengths]
+            arrays = [pa.array(column) for column in listing]
+            index.write_table(pa.Table.from_arrays(arrays, schema=_DOCUMENTS))
             done, total = done + len(batch), total + int(lengths.sum())
             speed = round(total / max(time.monotonic() - began, 1e-9))
             event = {"stage": "tokenising", "documents": done, "tokens": total}
             report({**event, "tokens_per_second": speed})
-    found, lengths, keys = (
-        (np.concatenate(parts) for parts in zip(*columns, strict=True))
-        if columns
-        else (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64))
-    )
+    found, lengths, keys = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     tokens: TokenArray = (
         np.memmap(tokens_file, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)
     )
@@ -205,11 +203,6 @@ def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArr
                 "add this domain to the corpus's domains()",
             )
     return np.array([numbers[document.domain] for document in batch], dtype=np.int64)
-
-
-def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
-    columns = [[d.name for d in batch], [d.domain for d in batch], lengths]
-    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_DOCUMENTS)
 
 
 def hash_key(text: str) -> int:

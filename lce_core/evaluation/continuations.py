@@ -19,10 +19,18 @@ import numpy as np
 import torch
 
 from lce_core.errors import SpecError
-from lce_core.evaluation.greedy import finite_logits
+from lce_core.evaluation.decoding import finite_logits
 from lce_core.evaluation.packed_texts import PackedTexts, tail_of_chunks
-from lce_core.evaluation.passes import CHUNK, same_frequencies, texts_together
-from lce_core.evaluation.shared_prefixes import TokenIds, bundles, pays, reusable, sharing_order
+from lce_core.evaluation.passes import (
+    CHUNK,
+    TokenIds,
+    bundles,
+    pays,
+    reusable,
+    same_frequencies,
+    sharing_order,
+    texts_together,
+)
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:

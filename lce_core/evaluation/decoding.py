@@ -11,7 +11,7 @@ In half precision each prompt is processed alone, in pieces at fixed positions
 prompt.
 
 In fp32, prompts with a common prefix share its keys and values if that saves more work than
-batching (`shared_prefixes`). With torch's own attention, such prompts are packed into one cache
+batching (`passes.pays`). With torch's own attention, such prompts are packed into one cache
 under a mask (`packed_texts`). With attention schemes, they run one after the other on one cache,
 which is cut back to the common prefix. Only prompts with equal frequencies share.
 """
@@ -29,19 +29,30 @@ import torch
 from numpy.typing import NDArray
 
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
-from lce_core.errors import SpecError
+from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation import passes
-from lce_core.evaluation.greedy import Stop, greedy, stop_rule
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.evaluation.passes import CHUNK, batches, same_frequencies, whole_pieces
-from lce_core.evaluation.shared_prefixes import TokenIds, bundles, pays, reusable, sharing_order
+from lce_core.evaluation.passes import (
+    CHUNK,
+    TokenIds,
+    batches,
+    bundles,
+    pays,
+    reusable,
+    same_frequencies,
+    sharing_order,
+)
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from transformers import DynamicCache
 
     from lce_core.extension.extended_model import ExtendedModel
+
+Stop = Callable[[TokenIds], bool]
+"""Rule called with an answer's token ids; True if further tokens cannot change the score."""
+Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,7 @@ def _one_by_one(
 
     def decode(index: int) -> list[TokenIds]:
         nonlocal cache, held
-        kept = whole_pieces(reusable(held, texts[index])) if share else 0
+        kept = reusable(held, texts[index]) // passes.PIECE * passes.PIECE if share else 0
         if kept:
             model.cut_back(cache, kept)
         else:
@@ -243,3 +254,64 @@ def _answers_packed(
 
     stop_rules = [settings.stop_rules[index] for index in batch]
     return greedy(model, stop_rules, settings.max_new_tokens, packed.prefill(), follow)
+
+
+def greedy(
+    model: ExtendedModel,
+    stop_rules: Sequence[Stop],
+    max_new_tokens: int,
+    states: torch.Tensor,
+    follow: Follow,
+) -> list[TokenIds]:
+    """Generate an answer to each text, token by token, and return the answers' token ids.
+
+    Args:
+      states: hidden states (texts, hidden_size) of the last token of each text.
+      follow: processes one more token of each unfinished text and returns its hidden states. It
+        gets the unfinished texts, as indices into the texts of the previous call (None if none has
+        ended since), and their next tokens.
+    """
+    answers: list[list[int]] = [[] for _ in stop_rules]
+    # Numbers of the unfinished texts; states and cache have one row for each of them.
+    running = list(range(len(stop_rules)))
+    while True:
+        number = len(answers[running[0]]) + 1
+        logits = finite_logits(model, states, f"token {number} of {len(states)} answers")
+        # Never generate the method's inserted token; it is not text.
+        if model.inserter:
+            logits[:, model.inserter.token] = -torch.inf
+        tokens = logits.argmax(dim=-1)
+        for text, token in zip(running, tokens.tolist(), strict=True):
+            answers[text].append(token)
+        kept = [
+            place
+            for place, text in enumerate(running)
+            if len(answers[text]) < max_new_tokens and not stop_rules[text](np.array(answers[text]))
+        ]
+        if not kept:
+            return [np.array(answer, dtype=np.int64) for answer in answers]
+        fewer = kept if len(kept) < len(running) else None
+        running = [running[place] for place in kept]
+        states = follow(fewer, tokens[kept])
+
+
+def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
+    """Return a rule that ends an answer at the end-of-sequence token or when `stop` ends it."""
+    end = getattr(model.model.generation_config, "eos_token_id", None)
+    ends = set(end) if isinstance(end, list) else {end}
+    return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
+
+
+def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> torch.Tensor:
+    """Return the logits (n, vocabulary) in fp32; NaN and infinity raise NonFiniteError."""
+    logits: torch.Tensor = model.model.get_output_embeddings()(states).float()
+    # amin and amax are both NaN if any logit is NaN.
+    extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
+    if not bool(torch.isfinite(extremes).all()):
+        raise NonFiniteError(
+            where,
+            "NaN or infinite logits",
+            "finite logits",
+            "check the checkpoint, or evaluate with precision: fp32",
+        )
+    return logits

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_scores
-from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.evaluation.passes import texts_together
+from lce_core.evaluation.windows import TokenScores
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -61,7 +61,15 @@ def window_scores(
         texts = np.column_stack([windows[part], following[part]]).astype(np.int64)
         nll[part], hits[part] = _batch_scores(model, torch.from_numpy(texts))
         report(min(start + rows, num_windows), num_windows)
-    _require_finite(nll)
+    bad = np.argwhere(~np.isfinite(nll))
+    if len(bad):
+        window, position = (int(index) for index in bad[0])
+        raise NonFiniteError(
+            f"window {window}, token {position + 1}",
+            f"a loss of {nll[window, position]} ({len(bad)} of {nll.size} are NaN or infinite)",
+            "finite losses",
+            "check the checkpoint, or evaluate with precision: fp32",
+        )
     return TokenScores(nll, hits)
 
 
@@ -83,15 +91,3 @@ def _batch_scores(
         _, last = token_scores(hidden[:, -1], *outputs, behind.clamp(min=0), no_text=own)
     hits = torch.column_stack([hits.view(len(texts), -1), last & (behind >= 0)])
     return nll.view(len(texts), -1).cpu().numpy(), hits.cpu().numpy()
-
-
-def _require_finite(nll: NDArray[np.float32]) -> None:
-    bad = np.argwhere(~np.isfinite(nll))
-    if len(bad):
-        window, position = (int(index) for index in bad[0])
-        raise NonFiniteError(
-            f"window {window}, token {position + 1}",
-            f"a loss of {nll[window, position]} ({len(bad)} of {nll.size} are NaN or infinite)",
-            "finite losses",
-            "check the checkpoint, or evaluate with precision: fp32",
-        )

@@ -1,27 +1,45 @@
-"""Keep the finished parts of a long cell, so that an interrupted cell continues with them.
+"""Keep the finished parts of a long cell, and score the windows of one in several processes.
 
 A part is a range of windows, a prompt in half precision, a batch of prompts, or a context with its
 questions. After `seconds` the cell counts as long: its process writes the parts that it has, and
-then each one when it is finished. Only parts from equal machines are read again (`arithmetic`),
-because other machines may round differently.
+then each one when it is finished. An interrupted cell continues with them. Only parts from equal
+machines are read again (`arithmetic`), because other machines may round differently.
+
+A long cell of windows also offers its remaining ranges to all processes. A lease gives one process,
+the cell's own or any other with a free slot (`assist`), the exclusive right to score a range and to
+commit the scores. A range is a whole number of batches, and the ranges depend only on the windows
+and the batch size. Results are therefore bitwise equal, no matter which process scores which range.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.evaluation.passes import counted
+from lce_core.evaluation.passes import counted, texts_together
+from lce_core.evaluation.windows import Stream, TokenScores, Windows
+from lce_core.progress import Progress, no_progress
 from lce_core.store.parts import Arrays, Parts
 from lce_core.store.records import cpu_name
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
+
+LONG_SECONDS = 60.0
+"""Seconds after which a process offers the remaining ranges of its cell to other processes."""
+NUM_RANGES = 64
+"""Approximate ranges per cell: bounds the work lost in a crash and the number of helpers."""
+ASSIST_SECONDS = 60.0
+"""Seconds after which a helping process stops after its current range and takes other work."""
+WAIT_SECONDS = 0.2
+"""Poll interval while other processes score the remaining ranges."""
 
 
 class LongCell:
@@ -30,29 +48,24 @@ class LongCell:
     def __init__(self, parts: Parts, model: ExtendedModel, *, seconds: float) -> None:
         self.parts, self.model = parts, model
         self._long_at = time.monotonic() + seconds
-        self._is_open = parts.folder.is_dir()
+        self.is_open = parts.folder.is_dir()
         self._kept: dict[str, Arrays] = {}
         """Parts by name, in memory until the cell counts as long."""
         self.own: set[str] = set()
         self.tokens_by_others = 0
         self.seconds_by_others = 0.0
 
-    @property
-    def is_open(self) -> bool:
-        return self._is_open
-
     def is_long(self) -> bool:
         """Return True if the cell is long; then write the parts that were kept in memory."""
-        if not self._is_open and time.monotonic() >= self._long_at:
+        if not self.is_open and time.monotonic() >= self._long_at:
             self.parts.open()
             for name, arrays in self._kept.items():
                 self.parts.write(name, arrays)
             self.own.update(self._kept)
-            self._kept, self._is_open = {}, True
-        return self._is_open
+            self._kept, self.is_open = {}, True
+        return self.is_open
 
     def keep(self, name: str, arrays: Arrays) -> None:
-        """Keep a part that this process computed."""
         if self.is_long():
             self.parts.write(name, arrays)
             self.own.add(name)
@@ -70,7 +83,7 @@ class LongCell:
     def part(self, inputs: Sequence[NDArray[Any]], compute: Callable[[], Arrays]) -> Arrays:
         """Return the part that depends on `inputs`: of an interrupted run, or computed."""
         name = part_name(self.model, *inputs)
-        found = self.read(name) if self._is_open and name not in self.own else None
+        found = self.read(name) if self.is_open and name not in self.own else None
         if found is None:
             found = measured(self.model, compute)
             self.keep(name, found)
@@ -113,3 +126,177 @@ def ragged(name: str, rows: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 def rows_of(arrays: Arrays, name: str) -> list[NDArray[Any]]:
     return np.split(arrays[name], np.cumsum(arrays[f"{name} lengths"])[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Range:
+    windows: Windows
+    rows: int
+    """Maximum number of windows in a forward pass."""
+    name: str
+
+
+class WindowRanges:
+    """Scorer of one cell's windows, which other processes help with after `seconds`."""
+
+    def __init__(self, cell: LongCell, *, batch_tokens: int) -> None:
+        self._cell, self._parts, self._model = cell, cell.parts, cell.model
+        self._batch_tokens = batch_tokens
+        self._settled: set[str] = set()
+
+    def scores(
+        self,
+        windows: Windows,
+        total: int,
+        rest: Callable[[], Sequence[Windows]],
+        report: Progress = no_progress,
+    ) -> TokenScores:
+        """Score windows, alone or with other processes, bitwise equal to `window_scores`.
+
+        `total` windows, which decide the size of the ranges, are scored by all calls for the cell.
+        `rest` returns the windows of the caller's later calls, one Windows per call.
+        """
+        ranges, found, done = self._split(windows, total), list[TokenScores](), 0
+        for place, one in enumerate(ranges):
+            if one.name not in self._settled and self._cell.is_long():
+                later = [other for some in rest() for other in self._split(some, total)]
+                self._settle([*ranges[place:], *later], _from(done, report))
+            found.append(self._scores_of(one, _from(done, report)))
+            done += len(one.windows)
+        return TokenScores(
+            np.concatenate([one.nll for one in found]), np.concatenate([one.hits for one in found])
+        )
+
+    def _split(self, windows: Windows, total: int) -> list[_Range]:
+        rows = texts_together(self._model, windows.length, self._batch_tokens)
+        number = max(1, round(NUM_RANGES * len(windows) / total))
+        size = rows * math.ceil(len(windows) / (number * rows))
+        parts = [windows.rows(first, size) for first in range(0, len(windows), size)]
+        return [_Range(part, rows, _name(part, rows, self._model)) for part in parts]
+
+    def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
+        self._request(ranges)
+        left = {one.name: one for one in ranges}
+        total = _number(ranges)
+        while left:
+            before = len(left)
+            for one in list(left.values()):
+                if not self._parts.has(one.name):
+                    lease = self._parts.lease(one.name)
+                    if lease is None:
+                        continue
+                    with lease:
+                        self._commit(one, _from(total - _number(left.values()), report))
+                del left[one.name]
+            if len(left) == before:
+                time.sleep(WAIT_SECONDS)
+        self._settled.update(one.name for one in ranges)
+
+    def _request(self, ranges: Sequence[_Range]) -> None:
+        windows, rows = ranges[0].windows, ranges[0].rows
+        text = f"text-{windows.stream.digest[:12]}"
+        if not self._parts.has(text):
+            self._parts.write(text, {"tokens": windows.stream.tokens})
+        request = _Request(
+            arithmetic=arithmetic(self._model),
+            text=text,
+            length=windows.length,
+            before=windows.before,
+            rows=rows,
+            parts={one.name: one.windows.starts.tolist() for one in ranges},
+        )
+        self._parts.ask(asdict(request))
+
+    def _commit(self, one: _Range, report: Progress) -> None:
+        # Another process may have committed the range between the check and the lease.
+        if not self._parts.has(one.name):
+            self._cell.keep(one.name, _scored(self._model, one.windows, one.rows, report))
+
+    def _scores_of(self, one: _Range, report: Progress) -> TokenScores:
+        arrays = self._cell.read(one.name) if one.name in self._settled else None
+        # Reached by a short cell, or if the committed file is damaged.
+        if arrays is None:
+            arrays = _scored(self._model, one.windows, one.rows, report)
+            if not self._cell.is_open:
+                self._cell.keep(one.name, arrays)
+        return TokenScores(arrays["nll"], arrays["hits"])
+
+
+def assist(parts: Parts, model: ExtendedModel) -> int:
+    """Score ranges of another process's cell until none is free or `ASSIST_SECONDS` have passed.
+
+    Returns the number of ranges scored. 0 means that the cell offers no range that this machine may
+    score, or that all ranges are committed or leased to other processes.
+    """
+    content = parts.order()
+    if content is None:
+        return 0
+    try:
+        request = _Request(**content)
+    except TypeError:  # not what `ask` writes
+        return 0
+    text = parts.read(request.text)
+    if text is None or request.arithmetic != arithmetic(model):
+        return 0
+    stream, number, start = Stream(text["tokens"]), 0, time.monotonic()
+    for name, starts in request.parts.items():
+        lease = None if parts.has(name) else parts.lease(name)
+        if lease is None:
+            continue
+        with lease:
+            if parts.has(name):
+                continue
+            windows = Windows(stream, np.array(starts), request.length, request.before)
+            arrays = _scored(model, windows, request.rows, no_progress)
+            try:
+                parts.write(name, arrays)
+            # The cell was finished and its folder removed meanwhile.
+            except FileNotFoundError:
+                return number
+        number += 1
+        if time.monotonic() - start >= ASSIST_SECONDS:
+            break
+    return number
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The ranges that a cell's process offers to other processes; stored in the cell's folder."""
+
+    arithmetic: str
+    text: str
+    """Name of the entry in `parts` that holds the text's token ids."""
+    length: int
+    before: int | None
+    rows: int
+    parts: dict[str, list[int]]
+    """Index of the first token of each window, by the name of the range."""
+
+
+def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress) -> Arrays:
+    from lce_core.evaluation import likelihood
+
+    def compute() -> Arrays:
+        found = likelihood.window_scores(
+            model,
+            windows.ids(),
+            following=windows.following(),
+            batch_tokens=rows * windows.length,
+            report=report,
+        )
+        return {"nll": found.nll, "hits": found.hits}
+
+    return measured(model, compute)
+
+
+def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
+    what = f"{windows.stream.digest} {windows.before} {windows.length} {rows}"
+    return part_name(model, what, windows.starts)
+
+
+def _number(ranges: Iterable[_Range]) -> int:
+    return sum(len(one.windows) for one in ranges)
+
+
+def _from(first: int, report: Progress) -> Progress:
+    return lambda done, total: report(first + done, total)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lce_core.evaluation.shared_prefixes import TokenIds, reusable
+from lce_core.evaluation.passes import TokenIds, reusable
 
 if TYPE_CHECKING:
     from transformers import DynamicCache

@@ -98,51 +98,39 @@ def search_parameters(
     """Run the search of a method and return its result; changes the model's method."""
     search = method.open_search()
     assert search is not None, "only a method with open parameters has a search"
-    trials = _Trials(progress / TRIALS_FILE)
+    file = progress / TRIALS_FILE
+    stored = _read_trials(file)
+    progress.mkdir(parents=True, exist_ok=True)
+    # Rewritten, because the last line of an interrupted search may be incomplete.
+    file.write_text("".join(map(_line, stored)), encoding="utf-8")
     done = 0
 
     def loss(parameters: Parameters) -> float:
         nonlocal done
-        known = trials.replayed(parameters)
-        if known is None:
+        if done < len(stored):
+            trial = stored[done]
+            assert trial["parameters"] == dict(parameters), "a search is a function of its losses"
+            found = float(trial["loss"])
+        else:
             model.method = method.settled(parameters)
             scores = window_scores(model, samples.windows, batch_tokens=batch_tokens)
-            known = float(scores.nll[samples.scored].mean(dtype=np.float64))
-            trials.add(parameters, known)
+            found = float(scores.nll[samples.scored].mean(dtype=np.float64))
+            with file.open("a", encoding="utf-8") as stream:
+                stream.write(_line({"parameters": dict(parameters), "loss": found}))
+                stream.flush()
+                os.fsync(stream.fileno())
         done += 1
         report({"done": done, "total": search.max_trials})
-        return known
+        return found
 
     lengths = ContextLengths(model.trained, model.target, model.target)
-    found = search.run(model.geometry, lengths, loss)
-    shutil.copyfile(trials.file, out / TRIALS_FILE)
-    return found
+    result = search.run(model.geometry, lengths, loss)
+    shutil.copyfile(file, out / TRIALS_FILE)
+    return result
 
 
-class _Trials:
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self._stored = _read_trials(file)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Rewritten, because the last line of an interrupted search may be incomplete.
-        with file.open("w", encoding="utf-8") as stream:
-            stream.writelines(f"{json.dumps(one)}\n" for one in self._stored)
-        self._next = 0
-
-    def replayed(self, parameters: Parameters) -> float | None:
-        if self._next == len(self._stored):
-            return None
-        trial = self._stored[self._next]
-        assert trial["parameters"] == dict(parameters), "a search is a function of its losses"
-        self._next += 1
-        return float(trial["loss"])
-
-    def add(self, parameters: Parameters, loss: float) -> None:
-        line = json.dumps({"parameters": dict(parameters), "loss": loss})
-        with self.file.open("a", encoding="utf-8") as stream:
-            stream.write(f"{line}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+def _line(trial: Mapping[str, Any]) -> str:
+    return f"{json.dumps(trial)}\n"
 
 
 def _read_trials(file: Path) -> list[dict[str, Any]]:

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from lce_core.errors import SpecError
 from lce_core.evaluation.continuations import score_continuation
 from lce_core.evaluation.cross_entropy import token_scores
-from lce_core.evaluation.greedy import Stop, greedy, stop_rule
+from lce_core.evaluation.decoding import Stop, greedy, stop_rule
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
-from lce_core.evaluation.passes import CHUNK, PIECE
-from lce_core.evaluation.shared_prefixes import TokenIds
+from lce_core.evaluation.passes import CHUNK, PIECE, TokenIds
 from lce_core.store.parts import Arrays
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from lce_core.evidence import calls
 from lce_core.models import HubAddress, LanguageModel, LocalLayers, ModelShape
-from lce_core.models._architectures import Gemma3, Llama, Phi, Qwen2
 from lce_core.models._packaged import PackagedModel, WheelFile
-from lce_core.models._stock import StockModel
+from lce_core.models._stock import Gemma3, Llama, Phi, Qwen2, StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 

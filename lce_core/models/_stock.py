@@ -1,5 +1,7 @@
 """Base classes of base models that unmodified transformers classes run: initialise, load, check.
 
+Llama, Qwen2, Phi and Gemma 3 derive their configuration from the sizes that a plug-in states.
+
 Before weights are read, config.json is compared with the plug-in's sizes: if theta or the number of
 heads differed, the study would run and its results would be wrong. Only safetensors are loaded, and
 code shipped with weights is never run.
@@ -9,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import cached, fetch
-from lce_core.models import LanguageModel, require_files
+from lce_core.models import LanguageModel, LocalLayers, require_files
 from lce_core.models._weights import damaged
 from lce_core.rope.architectures import ARCHITECTURES
 
@@ -123,11 +125,34 @@ class LoadedModel(LanguageModel):
 class StockModel(LoadedModel):
     """A base model whose plug-in states geometry and shape and derives its configuration."""
 
+    model_type: ClassVar[str]
+    """Name of the architecture in transformers."""
+
     @classmethod
     def origin(cls) -> str:
         return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
 
     def config(self) -> PretrainedConfig:
+        """Return the configuration of `model_type` with the plug-in's sizes and `own_keys`."""
+        from transformers import AutoConfig
+
+        geometry, shape = self.geometry, self.shape
+        keys = {
+            "vocab_size": shape.vocab_size,
+            "hidden_size": shape.hidden_size,
+            "intermediate_size": shape.intermediate_size,
+            "num_hidden_layers": shape.num_layers,
+            "num_attention_heads": geometry.num_heads,
+            "num_key_value_heads": geometry.num_kv_heads,
+            "max_position_embeddings": geometry.trained_context,
+            "tie_word_embeddings": shape.tied_embeddings,
+            "rope_parameters": {"rope_type": "default", "rope_theta": geometry.theta},
+        }
+        config: PretrainedConfig = AutoConfig.for_model(self.model_type, **keys | self.own_keys())
+        return config
+
+    def own_keys(self) -> dict[str, Any]:
+        """Return the keys of the configuration that only this model type has, or has otherwise."""
         raise NotImplementedError
 
     def num_parameters(self) -> int:
@@ -244,3 +269,95 @@ def _rope(config: PretrainedConfig, key: str) -> object:
 
 def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
+
+
+class Llama(StockModel):
+    """A stock `LlamaForCausalLM` with unscaled rotary embedding."""
+
+    model_type = "llama"
+    begin: ClassVar[int | None] = None
+    """Id of the beginning-of-text token; None if the tokenizer has none."""
+    end: ClassVar[int | None] = None
+    """Id of the end-of-text token; None if the tokenizer has none."""
+    rms_norm_eps: ClassVar[float] = 1e-5
+    initializer_range: ClassVar[float] = 0.02
+
+    def own_keys(self) -> dict[str, Any]:
+        return {
+            "head_dim": self.geometry.head_dim,
+            "initializer_range": self.initializer_range,
+            "rms_norm_eps": self.rms_norm_eps,
+            "bos_token_id": self.begin,
+            "eos_token_id": self.end,
+            "pad_token_id": None,
+        }
+
+
+class Qwen2(StockModel):
+    """A stock `Qwen2ForCausalLM`: queries, keys and values have biases."""
+
+    model_type = "qwen2"
+    end: ClassVar[int]
+    """Id of the end-of-text token. Qwen2 has no beginning-of-text token."""
+
+    def own_keys(self) -> dict[str, Any]:
+        return {"rms_norm_eps": 1e-6, "bos_token_id": None, "eos_token_id": self.end}
+
+
+class Phi(StockModel):
+    """A stock `PhiForCausalLM`, which rotates part of each head."""
+
+    model_type = "phi"
+
+    def own_keys(self) -> dict[str, Any]:
+        return {
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": self.geometry.theta,
+                "partial_rotary_factor": self.geometry.rotary_dim / self.geometry.head_dim,
+            },
+            "resid_pdrop": 0.1,
+            "bos_token_id": 50256,
+            "eos_token_id": 50256,
+        }
+
+
+class Gemma3(StockModel):
+    """A stock `Gemma3ForCausalLM`: `shape.local` says which layers have a sliding window."""
+
+    model_type = "gemma3_text"
+    architecture = ARCHITECTURES[model_type]
+
+    @property
+    def local(self) -> LocalLayers | None:
+        return self.shape.local
+
+    def own_keys(self) -> dict[str, Any]:
+        geometry, local = self.geometry, self.shape.local
+        assert local is not None, "every Gemma 3 has layers with a sliding window"
+        return {
+            "head_dim": geometry.head_dim,
+            "query_pre_attn_scalar": geometry.head_dim,
+            "sliding_window": local.window,
+            "layer_types": [
+                "sliding_attention" if layer in local.layers else "full_attention"
+                for layer in range(self.shape.num_layers)
+            ],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": geometry.theta},
+                "sliding_attention": {"rope_type": "default", "rope_theta": local.theta},
+            },
+            "rms_norm_eps": 1e-6,
+            "bos_token_id": 2,
+            "eos_token_id": 1,
+            "pad_token_id": 0,
+        }
+
+    def check_folder(self, folder: Path) -> None:
+        super().check_folder(folder)
+        found, own = read_config(folder), self.config()
+        for key in ("sliding_window", "layer_types", "query_pre_attn_scalar"):
+            self._compare(folder, key, getattr(found, key), getattr(own, key))
+        key = "sliding_attention"
+        theirs, ours = found.rope_parameters or {}, own.rope_parameters or {}
+        self._compare(folder, key, theirs.get(key), ours.get(key))

@@ -158,7 +158,12 @@ def require_model(folder: Path) -> None:
     """
     require_files(folder)
     for file in sorted(folder.glob("*.json")):
-        _require_json(file)
+        try:
+            _json(file)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                file, f"a damaged file ({error})", "a complete JSON file", "get it again"
+            ) from error
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise DataError(
             folder,
@@ -190,15 +195,6 @@ def require_model(folder: Path) -> None:
                 f"the tensors that {_INDEX} names for this safetensors file",
                 "get it again",
             )
-
-
-def _require_json(file: Path) -> None:
-    try:
-        _json(file)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            file, f"a damaged file ({error})", "a complete JSON file", "get it again"
-        ) from error
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:

@@ -17,8 +17,7 @@ from pydantic import Field
 
 from lce_core.evidence import calls
 from lce_core.models import KeyVocabulary, ModelShape, Pretraining
-from lce_core.models._architectures import Llama
-from lce_core.models._stock import StockModel
+from lce_core.models._stock import Llama, StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
@@ -148,8 +147,10 @@ def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
     """Build a tokenizer of bytes (ids 0..255), then `<key-3-07>` and `<query-3>` tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-    backend = Tokenizer(models.BPE(vocab=_byte_vocabulary(), merges=[]))
+    vocabulary = {character: byte for byte, character in bytes_to_unicode().items()}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     # Without merges a word is just its bytes, so splitting into words has no effect.
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
@@ -161,12 +162,3 @@ def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
     names += [f"<query-{family}>" for family in range(keys.families)]
     backend.add_special_tokens([AddedToken(name, special=True) for name in names])
     return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
-
-
-def _byte_vocabulary() -> dict[str, int]:
-    # Byte-level tokenizers write each byte as one visible character: printable Latin-1 bytes
-    # represent themselves, the others map to characters from U+0100 in order of their value.
-    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(NUM_BYTES) if byte not in set(visible)]
-    spelled = {chr(byte): byte for byte in visible}
-    return spelled | {chr(NUM_BYTES + index): byte for index, byte in enumerate(hidden)}

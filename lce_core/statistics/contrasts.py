@@ -26,10 +26,11 @@ from lce_core.statistics.power import (
     approximate_power,
     approximate_shift,
     detectable_fraction,
+    exact_mcnemar,
     fewest,
+    holm,
 )
 from lce_core.statistics.sign_flips import Differences, critical_value, step_down
-from lce_core.statistics.significance import exact_mcnemar, holm
 
 FEWEST_CLUSTERS = 6
 """Fewest clusters of a 95 % interval: five lie on one side of the true mean in 6 % of studies."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy import special
 
-from lce_core.statistics.clustered import clustered_mean, student_quantile
-from lce_core.statistics.estimates import Estimate, finite
+from lce_core.statistics.clustered import clustered_mean
+from lce_core.statistics.estimates import Estimate
 
-Clustered = tuple[NDArray[np.float64], Sequence[Hashable] | None, Sequence[int] | None]
-"""Scores of prompts (n,), and of each score the document and the training seed, if known."""
 LEVEL = 0.95
 NONE = 0
 """Effective length of a method whose mean misses the threshold already at the shortest length."""
@@ -34,52 +33,58 @@ class EffectiveLength:
     longest: int
 
 
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of prompts at one length."""
+
+    values: NDArray[np.float64]
+    """Shape (n,)."""
+    clusters: Sequence[Hashable] | None = None
+    """Document of each score; None makes every score its own cluster."""
+    seeds: Sequence[int] | None = None
+    """Training seed of each score; None: one training run."""
+
+
 @dataclass(frozen=True)
 class Threshold:
     """Score that a mean must reach: `factor` times the base model's mean score, plus `shift`."""
 
-    scores: NDArray[np.float64]
-    """Scores of the base model's prompts (n,)."""
+    scores: Scores
+    """Scores of the base model's prompts."""
     length: int
     """Length of these prompts in tokens. An equal number of a method's scores at this length are of
     the same prompts in the same order."""
     factor: float = 1.0
     shift: float = 0.0
-    clusters: Sequence[Hashable] | None = None
-    """Document of each score; None makes every score its own cluster."""
-    seeds: Sequence[int] | None = None
 
     @property
     def value(self) -> float:
-        return self.factor * float(self.scores.mean()) + self.shift
+        return self.factor * float(self.scores.values.mean()) + self.shift
 
-    def margin(self, length: int, sample: Clustered, level: float) -> Estimate:
+    def margin(self, length: int, sample: Scores, level: float) -> Estimate:
         """Return the mean of a sample minus the threshold, with an interval of this level.
 
         Scores at other lengths count as independent of the base model's. Their interval combines
         those of the two means, which may be asymmetric: Zou and Donner 2008 (Statistics in Medicine
         27, 1693-1702).
         """
-        values, clusters, seeds = sample
-        if length == self.length and values.size == self.scores.size:
-            same = _mean((values - self.factor * self.scores, clusters, seeds), level)
-            return _minus(same, self.shift)
-        mean = _mean(sample, level)
-        base = _mean((self.scores, self.clusters, self.seeds), level)
+        base_values, num_samples = self.scores.values, sample.values.size
+        if length == self.length and num_samples == base_values.size:
+            same = replace(sample, values=sample.values - self.factor * base_values)
+            return _minus(_mean(same, level), self.shift)
+        mean, base = _mean(sample, level), _mean(self.scores, level)
         margin = mean.value - self.value
         if mean.low is None or mean.high is None or base.low is None or base.high is None:
-            return Estimate(margin, None, None, values.size)
+            return Estimate(margin, None, None, num_samples)
         below = math.hypot(mean.value - mean.low, self.factor * (base.high - base.value))
         above = math.hypot(mean.high - mean.value, self.factor * (base.value - base.low))
-        return Estimate(margin, margin - below, margin + above, values.size)
+        return Estimate(margin, margin - below, margin + above, num_samples)
 
 
 def effective_length(
-    scores: Mapping[int, ArrayLike],
+    scores: Mapping[int, Scores],
     threshold: float | Threshold,
     *,
-    clusters: Mapping[int, Sequence[Hashable]] | None = None,
-    seeds: Mapping[int, Sequence[int]] | None = None,
     higher_is_better: bool = True,
 ) -> EffectiveLength:
     """Return the longest length up to which every mean reaches `threshold`, with 95 % bounds.
@@ -93,11 +98,9 @@ def effective_length(
     Each bound is wrong in at most 2.5 % of studies.
 
     Args:
-      scores: scores of prompts (n,) by evaluated length in tokens.
+      scores: by evaluated length in tokens.
       threshold: in the unit of the scores. A number counts as known, such as RULER's 0.856 (the
         score of Llama-2-7B at 4k); a `Threshold` is as uncertain as the base model's score.
-      clusters: document of each score, by length; None makes every score its own cluster.
-      seeds: training seed of each score, by length; None: one training run.
       higher_is_better: False for losses, whose mean must not exceed the threshold.
 
     Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4: effective length); Hsu and Berger 1999
@@ -108,15 +111,10 @@ def effective_length(
     strict = 1 - (1 - LEVEL) / len(lengths)
     reached, surely, possibly = [], [], []
     for length in lengths:
-        sample = (
-            finite(f"scores at {length} tokens", scores[length]),
-            None if clusters is None else clusters[length],
-            None if seeds is None else seeds[length],
-        )
         mean, wide = (
-            threshold.margin(length, sample, level)
+            threshold.margin(length, scores[length], level)
             if isinstance(threshold, Threshold)
-            else _minus(_mean(sample, level), threshold)
+            else _minus(_mean(scores[length], level), threshold)
             for level in (LEVEL, strict)
         )
         worst, best = (mean.low, wide.high) if higher_is_better else (mean.high, wide.low)
@@ -132,16 +130,17 @@ def effective_length(
     )
 
 
-def _mean(sample: Clustered, level: float) -> Estimate:
+def _mean(sample: Scores, level: float) -> Estimate:
     """Return a mean with the wider of two intervals: over documents and over training seeds."""
-    values, clusters, seeds = sample
-    found = clustered_mean(values, clusters, level=level)
-    runs = np.unique([] if seeds is None else seeds)
+    values = sample.values
+    found = clustered_mean(values, sample.clusters, level=level)
+    seeds = np.array([] if sample.seeds is None else sample.seeds)
+    runs = np.unique(seeds)
     if len(runs) < 2 or found.low is None or found.high is None:
         return found
-    means = np.array([values[np.asarray(seeds) == run].mean() for run in runs])
+    means = np.array([values[seeds == run].mean() for run in runs])
     error = float(means.std(ddof=1)) / math.sqrt(len(runs))
-    half = student_quantile((1 + level) / 2, len(runs) - 1) * error
+    half = float(special.stdtrit(len(runs) - 1, (1 + level) / 2)) * error
     low, high = min(found.low, found.value - half), max(found.high, found.value + half)
     return Estimate(found.value, low, high, values.size)
 

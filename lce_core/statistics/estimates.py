@@ -53,10 +53,6 @@ def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
     return data
 
 
-def same_length(where: str, first: Sequence[object], second: Sequence[object]) -> None:
-    assert len(first) == len(second), f"{where}: {len(first)} and {len(second)} entries"
-
-
 def cluster_numbers(
     where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
@@ -66,7 +62,7 @@ def cluster_numbers(
     """
     if clusters is None:
         return np.arange(values.size)
-    same_length(where, clusters, values.tolist())
+    assert len(clusters) == values.size, f"{where}: {len(clusters)} for {values.size} values"
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(one, len(numbers)) for one in clusters], dtype=np.int64)
 

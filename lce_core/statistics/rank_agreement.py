@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
-from lce_core.statistics.clustered import student_quantile
-from lce_core.statistics.estimates import NORMAL_QUANTILE, cluster_numbers, finite, same_length
+from lce_core.statistics.estimates import NORMAL_QUANTILE, cluster_numbers, finite
 
 FEWEST_METHODS = 5
 """Minimum number of methods for an interval: below, the variance of Kendall's correlation is
@@ -69,8 +68,7 @@ def perplexity_agreement(
     are better. Source: LCEG (arXiv:2409.12181, Figure 4).
     """
     losses, scores = finite("perplexity", perplexity), finite("downstream", downstream)
-    same_length("perplexity_agreement", losses.tolist(), scores.tolist())
-    same_length("exact_attention", losses.tolist(), exact_attention)
+    assert losses.size == scores.size == len(exact_attention), "one element for each method"
     exact = np.asarray(exact_attention, dtype=bool)
     names = cluster_numbers("families", families, losses)
     return PerplexityAgreement(
@@ -117,7 +115,7 @@ def rank_agreement(
         if errors[1]:
             by_family = 2 * float(stats.t.sf(abs(tau) / errors[1], num_families - 1))
             p_value = max(p_value, by_family)
-    quantile = student_quantile(0.975, num_families - 1)
+    quantile = float(special.stdtrit(num_families - 1, 0.975))
     # Half steps: rho can change by 12 / (n (n^2 - 1)), tau by 4 / (n (n - 1)). Variances of
     # Fisher's z: Bonett and Wright's for rho, Fieller, Hartley and Pearson's for tau.
     return RankAgreement(

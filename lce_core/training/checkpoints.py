@@ -212,7 +212,6 @@ def restore(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor],
 ) -> None:
-    """Copy a resume point's tensors into parameters, optimiser and EMA."""
     for name, parameter in parameters.items():
         _fill(parameter, saved, f"weights/{name}")
     for name, tensor in ema.items():

@@ -245,11 +245,9 @@ def _write(path: Path, value: dict[str, Any]) -> None:
 
 def _raise_first_error(folder: Path) -> None:
     found = sorted(folder.glob("error-*.json"), key=lambda path: path.stat().st_mtime_ns)
-    if found:
-        _raise(json.loads(found[0].read_text(encoding="utf-8")))
-
-
-def _raise(described: dict[str, Any]) -> NoReturn:
+    if not found:
+        return
+    described = json.loads(found[0].read_text(encoding="utf-8"))
     name, message, trace = described["class"], described["message"], described["trace"]
     if own := restored(name, described["parts"]):
         raise own

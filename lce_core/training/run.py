@@ -27,8 +27,8 @@ from lce_core.errors import SpecError
 from lce_core.progress import Report
 from lce_core.training import launching
 from lce_core.training.assembly import plugin_of
-from lce_core.training.fallbacks import described, too_small, worth_trying
 from lce_core.training.job import TrainingJob
+from lce_core.training.memory import described, too_small, worth_trying
 from lce_core.training.trainer import Trainer
 
 MODULE = "lce_core.training.run"

@@ -36,8 +36,7 @@ from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
 from lce_core.study.cost import training_flops
 from lce_core.training import checkpoints
-from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
-from lce_core.training.lora import merged
+from lce_core.training.assembly import build, merged, open_rows, plugin_of, sequence_length
 from lce_core.training.loss_log import LossLog
 from lce_core.training.optimizer import ExponentialMovingAverage, GradientSums, RoundedAdamW
 from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share

@@ -143,7 +143,7 @@ def _half_width(values: Sequence[float]) -> float | None:
     """Return the half width of the mean's 95 % interval over seeds; None with one seed."""
     if len(values) == 1:
         return None
-    from lce_core.statistics.seeds import mean_over_seeds  # loads scipy, which takes a second
+    from lce_core.statistics.clustered import mean_over_seeds  # loads scipy, which takes a second
 
     found = mean_over_seeds([[value] for value in values], same_prompts=False)
     assert found.high is not None

@@ -1,7 +1,7 @@
 from typing import Any
 
 from lce_core.errors import DataError, SpecError
-from lce_core.prompts.rebuilding import _require_data, rebuilt_cell
+from lce_core.prompts import _require_data, rebuilt_cell
 from lce_core.store.artifacts import Store
 from tests.support.asked_cells import write_artifact, write_samples
 from tests.support.cells import TOY, benchmark

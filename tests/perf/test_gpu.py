@@ -11,8 +11,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from lce_core.training.fallbacks import need
-from lce_core.training.memory import USABLE_FRACTION
+from lce_core.training.memory import USABLE_FRACTION, need
 from tests.support.bare_gpu_machine import bare_environment
 from tests.support.compiling import needs_compiler
 from tests.support.process_trees import left

@@ -150,8 +150,7 @@ def text_answers(
     `complete`, one function for all prompts or one for each, receives the answer generated so far,
     and returns True to stop because more text cannot change the score; ignored without `savings`.
     """
-    from lce_core.evaluation.decoding import generate
-    from lce_core.evaluation.greedy import Stop
+    from lce_core.evaluation.decoding import Stop, generate
 
     def stop(rule: Complete) -> Stop:
         return lambda ids: rule(answer_text(request, ids))

@@ -22,7 +22,7 @@ from lce_core.benchmarks._text.documents import (
 )
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evaluation.window_ranges import NUM_RANGES
+from lce_core.evaluation.long_cell import NUM_RANGES
 from lce_core.evaluation.windows import Windows
 from lce_core.models import LanguageModel
 

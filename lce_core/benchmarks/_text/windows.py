@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.loss_cache import Text, TokenScores
-from lce_core.evaluation.windows import Stream, Windows
+from lce_core.evaluation.windows import Stream, Text, TokenScores, Windows
 from lce_core.progress import Progress
 from lce_core.statistics.estimates import Estimate, bootstrap_mean
 

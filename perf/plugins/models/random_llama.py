@@ -15,8 +15,7 @@ from pydantic import Field
 from lce_core.devices import resolve_device
 from lce_core.evidence import calls
 from lce_core.models import ModelShape
-from lce_core.models._architectures import Llama
-from lce_core.models._stock import StockModel
+from lce_core.models._stock import Llama, StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 

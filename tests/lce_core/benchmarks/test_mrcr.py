@@ -14,7 +14,7 @@ from lce_core.benchmarks._data import SUBSET
 from lce_core.benchmarks.mrcr import similarity
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError, UnavailableError
-from lce_core.prompts.reading import readable
+from lce_core.prompts import readable
 from tests.support.cells import benchmark, request
 from tests.support.data.fixture_data import fixture_folders
 

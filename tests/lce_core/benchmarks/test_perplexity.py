@@ -15,7 +15,7 @@ from torch.nn import functional
 from lce_core.benchmarks._text.windows import num_windows
 from lce_core.contracts.benchmark_cases import streams as _streams
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.windows import LossCache
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request

@@ -21,9 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.data import packing
-from lce_core.data.best_fit import best_fit
 from lce_core.data.held_out import HeldOutText, pack_held_out
-from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.packing import PackedRows, best_fit, pack_rows
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import tokenise
 from lce_core.errors import DataError, SpecError, StoreError

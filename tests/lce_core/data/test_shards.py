@@ -282,7 +282,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 from lce_core.corpora import Block, Document, Place
-from lce_core.data import segments, shards
+from lce_core.data import shards
 from tests.lce_core.data import test_shards as t
 from tests.lce_core.data.test_packing import Plain
 
@@ -308,7 +308,7 @@ def ids(corpus, tokenizer, block):  # of real length: tokenising text as long wo
     names = [document.name for document in block.documents]
     keys = np.arange(A_BLOCK, dtype=np.uint64)
     train = np.zeros(A_BLOCK, bool)
-    return segments.TokenBlock(found, lengths, domains, train, names, keys, block.end)
+    return shards.TokenBlock(found, lengths, domains, train, names, keys, block.end)
 
 shards._encode = ids
 folder = Path(sys.argv[1])

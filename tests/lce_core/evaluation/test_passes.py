@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.evaluation import passes
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.windows import LossCache
 from lce_core.extension.extended_model import ExtendedModel
 from tests.support.cells import benchmark, request
 from tests.support.losses import window_nll

@@ -12,7 +12,7 @@ from lce_core.benchmarks import CellResult
 from lce_core.contracts.benchmark_cases import streams
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_scores
-from lce_core.evaluation.loss_cache import LossCache, TokenScores
+from lce_core.evaluation.windows import LossCache, TokenScores
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from tests.support.cells import TOY, benchmark, request, values

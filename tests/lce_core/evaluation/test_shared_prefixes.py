@@ -15,8 +15,8 @@ from lce_core.contracts.tiny_models import BASES, TARGET, VOCABULARY, stock
 from lce_core.evaluation import packed_texts
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.evaluation.passes import batches
-from lce_core.evaluation.shared_prefixes import (
+from lce_core.evaluation.passes import (
+    batches,
     bundles,
     common_prefix,
     num_distinct_tokens,

@@ -11,11 +11,10 @@ import torch
 
 from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.contracts.benchmark_cases import streams
-from lce_core.evaluation import likelihood, long_cell, window_ranges
-from lce_core.evaluation.long_cell import LongCell
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation import likelihood, long_cell
+from lce_core.evaluation.long_cell import LongCell, WindowRanges, assist
 from lce_core.evaluation.passes import counted
-from lce_core.evaluation.window_ranges import WindowRanges, assist
+from lce_core.evaluation.windows import LossCache
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
@@ -27,8 +26,8 @@ STRIDED = {"profile": "clean", "stride": 64, "last": 32}
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch) -> Parts:
-    monkeypatch.setattr(window_ranges, "NUM_RANGES", 7)
-    monkeypatch.setattr(window_ranges, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(long_cell, "NUM_RANGES", 7)
+    monkeypatch.setattr(long_cell, "WAIT_SECONDS", 0.01)
     Store(tmp_path).prepare()
     return Parts(tmp_path / "progress" / "cell", tmp_path / "leases")
 
@@ -233,7 +232,7 @@ def test_what_was_scored_before_a_cell_turned_out_long_is_committed_too(parts, m
 
 
 def test_ranges_are_shared_with_whoever_assists(parts, monkeypatch):
-    real, names = window_ranges._scored, list[tuple[int, ...]]()
+    real, names = long_cell._scored, list[tuple[int, ...]]()
     model, cell = a_cell().model, a_cell()
     helped, done = threading.Event(), threading.Event()
 
@@ -250,7 +249,7 @@ def test_ranges_are_shared_with_whoever_assists(parts, monkeypatch):
         while not done.wait(0.01):
             assist(parts, model)
 
-    monkeypatch.setattr(window_ranges, "_scored", scored)
+    monkeypatch.setattr(long_cell, "_scored", scored)
     ranged, long = in_ranges(cell, parts)
     assistant = threading.Thread(target=help_out)
     assistant.start()
@@ -288,8 +287,7 @@ def test_another_sort_of_machine_neither_assists_nor_takes_over(parts, monkeypat
     before = files(parts)
     (parts.folder / min(before)).unlink()
     assert len(parts.free()) == 1
-    for module in (long_cell, window_ranges):
-        monkeypatch.setattr(module, "arithmetic", lambda model: "H100, torch 3")
+    monkeypatch.setattr(long_cell, "arithmetic", lambda model: "H100, torch 3")
     assert assist(parts, cell.model) == 0
     ranged, long = in_ranges(cell, parts)
     assert the_same(evaluated(ranged), whole)  # here it is the same machine after all
@@ -304,7 +302,7 @@ def test_who_assists_a_cell_that_is_done_meanwhile_leaves_nothing_behind(parts, 
     evaluated(ranged)
     for name in files(parts):
         (parts.folder / name).unlink()
-    real = window_ranges._scored
+    real = long_cell._scored
 
     def done_meanwhile(*given: Any) -> Any:
         found = real(*given)
@@ -313,7 +311,7 @@ def test_who_assists_a_cell_that_is_done_meanwhile_leaves_nothing_behind(parts, 
         parts.folder.rmdir()
         return found
 
-    monkeypatch.setattr(window_ranges, "_scored", done_meanwhile)
+    monkeypatch.setattr(long_cell, "_scored", done_meanwhile)
     assert assist(parts, cell.model) == 0
     assert not parts.folder.exists()
     assert not list(parts._leases.glob("*.json"))

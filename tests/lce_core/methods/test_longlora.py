@@ -25,8 +25,8 @@ from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, LoRA, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.rope import RopeTable
+from lce_core.training.assembly import add_lora, merged
 from lce_core.training.job import TrainingJob
-from lce_core.training.lora import add_lora, merged
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 from lce_core.training.trainer import Trainer

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS, ModelShape
-from lce_core.models._architectures import Llama, Phi
-from lce_core.models._stock import StockModel
+from lce_core.models._stock import Llama, Phi, StockModel
 from lce_core.models.toy_llama import ANSWER_WEIGHT, ToyLlama, plant_keys
 from lce_core.rope import RopeGeometry
 

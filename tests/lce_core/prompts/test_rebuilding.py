@@ -14,8 +14,7 @@ from flows.settings import make_execution
 from lce_core.benchmarks._prompted import cache
 from lce_core.benchmarks._prompted.cache import PromptCache, read_prompts
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.prompts.reading import places_of, readable_sample
-from lce_core.prompts.rebuilding import rebuilt_cell
+from lce_core.prompts import places_of, readable_sample, rebuilt_cell
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step

@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lce_core.statistics.clustered import ClusteredEstimate, clustered_mean
-from lce_core.statistics.seeds import SeedMean, mean_over_seeds
+from lce_core.statistics.clustered import (
+    ClusteredEstimate,
+    SeedMean,
+    clustered_mean,
+    mean_over_seeds,
+)
 from tests.support.oracles.error_rates import at_least, between
 
 numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lce_core.statistics.contrasts import Contrast, adjust, skewness
-from lce_core.statistics.significance import holm, look_levels
+from lce_core.statistics.power import holm, look_levels
 from tests.support.oracles.error_rates import between
 
 ALPHAS = st.sampled_from([0.5, 0.1, 0.05, 1e-3, 1e-5])

@@ -13,9 +13,14 @@ from scipy import stats
 
 from lce_core.statistics.contrasts import Contrast, adjust, skewness
 from lce_core.statistics.designs import Design, detectable_difference
-from lce_core.statistics.power import detectable_effect, detectable_share, mcnemar_power, mean_power
+from lce_core.statistics.power import (
+    detectable_effect,
+    detectable_share,
+    exact_mcnemar,
+    mcnemar_power,
+    mean_power,
+)
 from lce_core.statistics.sign_flips import Differences
-from lce_core.statistics.significance import exact_mcnemar
 from tests.support.oracles.error_rates import between
 
 

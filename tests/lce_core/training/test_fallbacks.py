@@ -8,7 +8,7 @@ import torch
 
 from lce_core.errors import SpecError
 from lce_core.models import MODELS
-from lce_core.training import fallbacks
+from lce_core.training import memory
 from lce_core.training.assembly import LossModel
 from lce_core.training.run import run
 from tests.support.training_jobs import (
@@ -127,8 +127,8 @@ def _first(make_job: Any, capacity: int, training: dict[str, Any], **changes: An
     lengths = {"row_length": tokens, "target_context": tokens, "micro_batch_tokens": tokens}
     given = {"precision": "bf16", "tokens_per_step": 256 * tokens, **training}
     job = make_job(given, **{**lengths, **changes})
-    found = fallbacks.worth_trying(job, MODELS.load("llama2_7b")(), GPU, capacity)
-    return fallbacks.described(found[0])
+    found = memory.worth_trying(job, MODELS.load("llama2_7b")(), GPU, capacity)
+    return memory.described(found[0])
 
 
 BF16 = {"state_precision": "bf16"}
@@ -159,7 +159,7 @@ def test_attention_is_kept_in_as_many_layers_as_fit_and_in_half_of_them_after_a_
 
     def kept(**changes: Any) -> list[str]:
         changed = job.model_copy(update=changes)
-        return [one.kept for one in fallbacks.worth_trying(changed, base, GPU, H200)]
+        return [one.kept for one in memory.worth_trying(changed, base, GPU, H200)]
 
     assert kept() == ["attention:30", "attention:16", "full", "offload"]
     # A setting of the user comes first, as it is.
@@ -173,5 +173,5 @@ def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_jo
 
 def test_short_rows_pass_together_as_long_as_they_fit(make_job):
     job = make_job(micro_batch_tokens=8 * ROW_LENGTH)
-    assert [one.micro_rows for one in fallbacks.all_fallbacks(job, 2)[:4]] == [8, 4, 2, 1]
-    assert fallbacks.worth_trying(job, BASE, GPU, H100)[0].micro_rows == 8
+    assert [one.micro_rows for one in memory.all_fallbacks(job, 2)[:4]] == [8, 4, 2, 1]
+    assert memory.worth_trying(job, BASE, GPU, H100)[0].micro_rows == 8

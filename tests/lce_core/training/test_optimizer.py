@@ -15,8 +15,10 @@ from lce_core.training.optimizer import (
     ExponentialMovingAverage,
     GradientSums,
     RoundedAdamW,
+    noise,
+    philox,
+    rounded,
 )
-from lce_core.training.rounding import noise, philox, rounded
 
 SETTINGS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 0.1}
 DECAYS = st.floats(0.0, 0.999)

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from lce_core.training import rounding
+from lce_core.training import optimizer
 from lce_core.training.optimizer import GradientSums, RoundedAdamW
 from tests.support.compiling import fresh_compiler, needs_compiler
 
@@ -69,7 +69,7 @@ def test_shards_are_updated_like_the_whole(processes):
 @pytest.mark.parametrize("size", [1, 50])
 def test_blocks_are_updated_like_the_whole(monkeypatch, size):
     whole = _trained()
-    monkeypatch.setitem(rounding._BLOCK, "cpu", size)
+    monkeypatch.setitem(optimizer._BLOCK, "cpu", size)
     assert all(map(torch.equal, _trained(), whole))
 
 

@@ -15,8 +15,8 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel
 
 from lce_core.models import LocalLayers, ModelShape
-from lce_core.models._architectures import Gemma3, Llama, Qwen2
 from lce_core.models._packaged import PackagedModel, WheelFile
+from lce_core.models._stock import Gemma3, Llama, Qwen2
 from lce_core.rope import RopeGeometry
 
 MEMBER = "tiny_model/tiny.gguf"
