@@ -4,7 +4,7 @@ Tables are numpy float64, so methods can be listed, planned and documented witho
 `lce_core.attention.rotary` turns a table into cosines and sines on the model's device.
 
 Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs
-(`lce_core.attention.layers` reorders the heads of other architectures); the angle at position m is
+(`lce_core.attention.rotary` reorders the heads of other architectures); the angle at position m is
 m * inv_freq[i]; inv_freq is in radians per token.
 """
 

@@ -13,8 +13,7 @@ import torch
 from transformers import DynamicCache
 from transformers.models.llama import modeling_llama
 
-from lce_core.attention.layers import keep_precision
-from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.rotary import RequestRotary, keep_precision
 from lce_core.attention.rotation import Rotation
 from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, fits, stock, tokens
 from lce_core.evidence import LLAMA2_7B
