@@ -143,6 +143,13 @@ class RopeTable:
         """False if all frequencies are 0, so that queries and keys stay as they are."""
         return bool(self.inv_freq.any())
 
+    def agrees(self, other: RopeTable, tolerance: float) -> bool:
+        """Return True if all numbers are equal but for this relative difference."""
+        if self.inv_freq.shape != other.inv_freq.shape:
+            return False
+        one, two = (np.append(table.inv_freq, table.attention_factor) for table in (self, other))
+        return bool(np.allclose(one, two, rtol=tolerance, atol=0))
+
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):
             raise SpecError(

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.extension.stock_rope import agrees
 from lce_core.methods import request_table
 from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
 from lce_core.rope import ContextLengths, RopeTable
@@ -196,7 +195,7 @@ def _check_rope(
             share = 1.0  # whole heads rotate; the key there counts frequencies above 0
         context = int(config.get("max_position_embeddings") or geometry.trained_context)
         is_plain = stated["rope_type"] == PLAIN and _close(stated["rope_theta"], geometry.theta)
-        with np.errstate(all="ignore"):  # non-finite values make `stated_table` or `agrees` fail
+        with np.errstate(all="ignore"):  # non-finite values make `stated_table` or a table fail
             said = stated_table(stated, geometry, context, target)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DataError(
@@ -212,8 +211,8 @@ def _check_rope(
     own = request_table(variant.method, geometry, lengths)
     # A file that states the rotary settings of the base model says nothing about the method.
     of_base = RopeTable(geometry.inv_freq(), geometry.attention_factor)
-    is_plain |= geometry.scaling is not None and agrees(said, of_base, _AGREEMENT)
-    if not is_plain and not agrees(said, own, _AGREEMENT):
+    is_plain |= geometry.scaling is not None and said.agrees(of_base, _AGREEMENT)
+    if not is_plain and not said.agrees(own, _AGREEMENT):
         shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
         raise SpecError(
             f"{where}.checkpoint: {file}: rope_parameters",
