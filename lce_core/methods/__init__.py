@@ -13,7 +13,7 @@ row).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
@@ -393,11 +393,27 @@ def _refuse_scale(method: Method, attention: str) -> NoReturn:
     )
 
 
-def as_stock(layers: Sequence[LayerAttention]) -> bool:
-    """Return True if one table serves all layers and heads, with full, unscaled attention."""
-    first = layers[0]
-    plain = first.scheme is None and first.log_base is None
-    return plain and len({*layers}) == first.table.inv_freq.ndim == 1
+def as_stock(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    *,
+    training: bool = False,
+) -> bool:
+    """Return True if one table serves all layers and heads, with full, unscaled attention.
+
+    A model has one attention function for requests of all lengths, so a longer request decides too:
+    within the trained context, the layers that a dynamic method changes equal all others.
+    """
+    for request in (lengths.request, 2 * max(lengths.trained, lengths.target)):
+        asked = replace(lengths, request=request)
+        layers = layers_of(method, geometry, asked, num_layers, training=training)
+        first = layers[0]
+        plain = first.scheme is None and first.log_base is None
+        if not (plain and len({*layers}) == first.table.inv_freq.ndim == 1):
+            return False
+    return True
 
 
 def begins_alike(

@@ -139,9 +139,8 @@ def _check_document_masks(
     if training.document_masks == "none":
         return
     restart = training.document_masks == "restart"
-    layers = layers_of(
-        method, base_model.geometry, lengths, base_model.shape.num_layers, training=True
-    )
+    sizes = base_model.geometry, lengths, base_model.shape.num_layers
+    layers = layers_of(method, *sizes, training=True)
     own = type(method).training_positions is not Method.training_positions
     drawn = own or variant.train_positions == "pose" or method.rotary is not None
     moves = type(base_model).prepare_rows is not LanguageModel.prepare_rows
@@ -167,7 +166,7 @@ def _check_document_masks(
             "`document_masks: run_on`",
         ),
         (
-            not restart and not (base_model.local is None and as_stock(layers)),
+            not (restart or (base_model.local is None and as_stock(method, *sizes, training=True))),
             f"{method.plugin_name}, whose attention counts positions itself",
             "`document_masks: restart`",
         ),
