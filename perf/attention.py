@@ -29,9 +29,8 @@ from transformers.models.llama import modeling_llama
 
 from lce_core.attention import LayerAttention
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import _kernel
-from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.rotary import RequestRotary, keep_precision
 from lce_core.attention.schemes import (
     BlockRetrieval,
     CacheSinks,

@@ -23,12 +23,12 @@ from gpu_common import Measurement, gib, random_llama, section
 from measuring import timed
 from numpy.typing import NDArray
 
-from lce_core.attention.observed import KernelWatch
 from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.devices import peak_flops, peak_memory, resolve_device
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
+from lce_core.extension.kernels import KernelWatch
 from lce_core.methods import METHODS, Method
 from lce_core.study.cost import evaluation_cost
 from tests.support.recorded_operations import OperationRecorder

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 
-from lce_core.attention import causal, flash, stock
+from lce_core.attention import causal, flash, registered
 from lce_core.attention.cache import PreallocatedCache
 from lce_core.extension import kernels
 from lce_core.extension.extended_model import ExtendedModel
@@ -120,7 +120,7 @@ def counting(*, training: bool = False) -> Iterator[Count]:
     """Count what runs inside the `with` block, with the code paths of a GPU."""
     count = Count()
     with ExitStack() as stack:
-        for module in (causal, flash, stock, kernels):
+        for module in (causal, flash, registered, kernels):
             stack.enter_context(mock.patch.object(module, "backend", return_value="torch_flash"))
         # torch knows no autocast on meta devices.
         stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", return_value=False))

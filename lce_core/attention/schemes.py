@@ -196,7 +196,7 @@ class ShiftedSparse(AttentionScheme):
     group: int
     """Number of tokens in a block; even, and a divisor of the row's length."""
 
-    kernel: ClassVar[str] = "lce_core.attention.shifted_sparse:attend"
+    kernel: ClassVar[str] = "lce_core.attention.causal:shifted_sparse"
     counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     heads_alike: ClassVar[bool] = False
@@ -232,7 +232,7 @@ class GroupedSoftmax(AttentionScheme):
     block: int
     """Number of tokens in a block; the last one is its landmark."""
 
-    kernel: ClassVar[str] = "lce_core.attention.landmark:attend"
+    kernel: ClassVar[str] = "lce_core.attention.landmark:grouped_softmax"
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False
     one_softmax: ClassVar[bool] = False
@@ -251,7 +251,7 @@ class BlockRetrieval(AttentionScheme):
     chunk: int
     """Tokens in a chunk, within which a query sees every earlier token; a multiple of `block`."""
 
-    kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
+    kernel: ClassVar[str] = "lce_core.attention.landmark:block_retrieval"
     uses_flash: ClassVar[bool] = False
     one_softmax: ClassVar[bool] = False
 

@@ -73,7 +73,7 @@ class TokenGraphs:
     """Decode one token per text by replaying a recorded forward pass.
 
     The pass is recorded again when the batch size or the RoPE table changes. `decoder` needs an
-    attention function of `lce_core.attention.stock` or `lce_core.attention.registered`.
+    attention function of `lce_core.attention.registered`.
     """
 
     def __init__(self, decoder: Any, rotary: RequestRotary, recorder: Recorder) -> None:

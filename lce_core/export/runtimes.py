@@ -7,7 +7,6 @@ that ran. Programs are assumed to serve the whole context, `max_position_embeddi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from lce_core.rope.stated import (
     PLAIN,
     SLIDING,
     TYPES,
+    longrope_temperature,
     stated_parameters,
     stated_table,
     temperature,
@@ -156,7 +156,7 @@ def _vllm(stated: Stated) -> Reading | str:
         size = "long" if context > trained else "short"
         divisors, attention = rope[f"{size}_factor"], rope.get(f"{size}_mscale")
         rope |= {"short_factor": divisors, "long_factor": divisors}
-        rope["attention_factor"] = attention or _by_contexts(context, trained)
+        rope["attention_factor"] = attention or longrope_temperature(context / trained, trained)
     factor = rope.get("factor")
     if (kind == "linear" and type(factor) is not float) or (kind == "yarn" and factor is None):
         return f"fails: factor {factor!r} is no floating-point number"
@@ -167,11 +167,6 @@ def _vllm(stated: Stated) -> Reading | str:
     if ignored and share is not None:
         own = replace(own, rotary_dim=int(own.rotary_dim * share))
     return replace(own, rope=rope)
-
-
-def _by_contexts(context: int, trained: int) -> float:
-    scale = context / trained
-    return math.sqrt(1 + math.log(scale) / math.log(trained)) if scale > 1 else 1.0
 
 
 _LLAMA_CODE = frozenset(("granite", "llama", "mistral", "mixtral", "smollm3"))
@@ -204,7 +199,7 @@ def _llama_cpp(stated: Stated) -> Reading | str:
             trained = given[ORIGINAL]
             divisors = given["long_factor" if stated.context > trained else "short_factor"]
             rope |= {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors}
-            rope["attention_factor"] = _by_contexts(stated.context, trained)
+            rope["attention_factor"] = longrope_temperature(stated.context / trained, trained)
         case "linear" if kind not in ("cohere", "phi3"):
             rope |= {"rope_type": "linear", "factor": given["factor"]}
         case "yarn" if kind not in ("cohere", "phi3") and given["factor"] is not None:
@@ -283,7 +278,7 @@ def _mlx_scaling(
         case "longrope":
             if trained is None:
                 return f"fails without {ORIGINAL} in rope_scaling"
-            factor = _by_contexts(stated.context, trained)
+            factor = longrope_temperature(stated.context / trained, trained)
             long = {"short_factor": given["long_factor"], "attention_factor": factor}
             return {**scaled, **long, ORIGINAL: trained}
     return scaled if kind in TYPES else f"fails: rope_type {kind!r}"

@@ -9,17 +9,25 @@ stay rotated by earlier tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lce_core.errors import SpecError
-from lce_core.extension.stock_rope import agrees, statement
 from lce_core.methods import Method, own_layers, request_table
 from lce_core.models import LanguageModel, LocalLayers
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.stated import PLAIN, stated_table
 from lce_core.store.records import Record
+
+_DIGITS = 12
+"""Significant digits to which `_statement` rounds a base or factor that it derives from a table."""
+_AGREEMENT = 1e-9
+"""Largest allowed relative difference between a written entry's table and the method's."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ def stock_form(
         raise _unsupported(method, "attention_factor", got, expected)
     if local is not None and local.theta is None:
         own = RopeTable(geometry.inv_freq(), geometry.attention_factor)
-        if not agrees(table, own, 0.0):
+        if not table.agrees(own, 0.0):
             raise _unsupported(
                 method,
                 "rope_table",
@@ -97,7 +105,7 @@ def stock_form(
                 "the base model's own, because this stock architecture has one table for all layers"
                 " and its layers with a sliding window keep theirs",
             )
-    parameters = statement(method, geometry, lengths, table, context, only_longrope=only_longrope)
+    parameters = _statement(method, geometry, lengths, table, context, only_longrope=only_longrope)
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
     beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
@@ -177,5 +185,98 @@ def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLe
 def _differ(method: Method, geometry: RopeGeometry, requests: list[ContextLengths]) -> bool:
     first, *others = [method.rope_table(geometry, lengths) for lengths in requests]
     return any(method.length_dependent(geometry, lengths) for lengths in requests) or not all(
-        agrees(first, table, 0.0) for table in others
+        first.agrees(table, 0.0) for table in others
     )
+
+
+def _statement(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    table: RopeTable,
+    context: int,
+    *,
+    only_longrope: bool,
+) -> dict[str, Any]:
+    """Return the simplest `rope_parameters` that reproduce `table`, which most programs can read.
+
+    The method that computed the table may suggest an entry (`Method.stock_rope`). `context` is
+    `max_position_embeddings`, in tokens. `only_longrope` is `Architecture.only_longrope`.
+    """
+    found = next(
+        (
+            parameters
+            for parameters in _forms(method, geometry, lengths, table, context)
+            if not (only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"))
+            and stated_table(parameters, geometry, context, context).agrees(table, _AGREEMENT)
+        ),
+        None,
+    )
+    if found is None:
+        got = f"{np.sum(table.inv_freq == 0)} of {geometry.num_pairs} pairs without rotation"
+        expected = (
+            "a frequency above 0 for every pair. Heads that rotate as a whole, without an attention"
+            " factor, may also have the frequencies of one base, the lowest of them set to 0"
+        )
+        raise _unsupported(method, "rope_table", got, expected)
+    if geometry.rotary_dim < geometry.head_dim:
+        found["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
+    return found
+
+
+def _forms(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    table: RopeTable,
+    context: int,
+) -> Iterator[dict[str, Any]]:
+    own, dim = replace(geometry, scaling=None).inv_freq(), geometry.rotary_dim
+    if not table.inv_freq.all():
+        yield from _proportional(geometry, table)
+        return
+    if table.attention_factor == 1.0:
+        yield {"rope_type": PLAIN, "rope_theta": geometry.theta}
+        if dim > 2:
+            base = _rounded(table.inv_freq[-1] ** (-dim / (dim - 2)))
+            yield {"rope_type": PLAIN, "rope_theta": base}
+        factor = _rounded(own[0] / table.inv_freq[0])
+        yield {"rope_type": "linear", "rope_theta": geometry.theta, "factor": factor}
+    if known := method.stock_rope(lengths):
+        yield {"rope_theta": geometry.theta, **known}
+    factors = [float(factor) for factor in own / table.inv_freq]
+    longrope = {
+        "rope_type": "longrope",
+        "rope_theta": geometry.theta,
+        # Other programs derive an attention factor from the ratio of the two contexts, here 1.
+        "factor": 1.0,
+        "original_max_position_embeddings": context,
+        "short_factor": factors,
+        "long_factor": factors,
+        "attention_factor": table.attention_factor,
+    }
+    if table.attention_factor != 1.0:
+        # vLLM reads the factor under these names and uses 1 without them. transformers warns that
+        # it does not know them.
+        longrope |= {f"{kind}_mscale": table.attention_factor for kind in ("short", "long")}
+    yield longrope
+
+
+def _proportional(geometry: RopeGeometry, table: RopeTable) -> Iterator[dict[str, Any]]:
+    kept = int(np.count_nonzero(table.inv_freq))
+    if table.attention_factor != 1.0 or geometry.rotary_dim < geometry.head_dim:
+        return
+    # transformers rounds share * head_dim / 2 down, so a share just below its fraction is raised.
+    share = kept / geometry.num_pairs
+    if int(share * geometry.rotary_dim // 2) < kept:
+        share = math.nextafter(share, 1)
+    thetas = [geometry.theta]
+    if kept > 1:
+        last = kept - 1
+        thetas.append(_rounded(table.inv_freq[last] ** (-geometry.num_pairs / last)))
+    for theta in thetas:
+        yield {"rope_type": "proportional", "rope_theta": theta, "partial_rotary_factor": share}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

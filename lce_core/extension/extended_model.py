@@ -275,7 +275,7 @@ def checked_layers(
             "remove `layer` or `rotary` from the method",
         )
     # Also without `local.layers`, because stock attention has no sinks.
-    is_stock = local is None and as_stock(layers)
+    is_stock = local is None and as_stock(method, geometry, lengths, num_layers, training=training)
     kept = dict.fromkeys(
         geometry.unrotated, LayerAttention(RopeTable(np.zeros(geometry.num_pairs)))
     )

@@ -5,7 +5,7 @@ request's RoPE table, and layers use the same SDPA or flash attention as before.
 schemes, tables with one base per head and methods whose layers differ, it returns the identity (cos
 = 1, sin = 0), so that the cache contains unrotated keys, and the attention function of
 `lce_core.attention.registered` calls the kernel of the layer's scheme. No modelling file is forked.
-One function of transformers is replaced (`lce_core.attention.layers`).
+One function of transformers is replaced (`lce_core.attention.rotary`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file
 
-from lce_core.attention.layers import keep_precision
-from lce_core.attention.registered import ATTENTION
-from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
+from lce_core.attention.registered import ATTENTION, PACKAGE, STOCK, TORCH_FLASH
+from lce_core.attention.rotary import keep_precision
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token

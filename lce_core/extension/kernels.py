@@ -1,15 +1,16 @@
-"""Choose the attention kernel that device, dtype and installed packages allow.
+"""Choose the attention kernel that device, dtype and installed packages allow; record what runs.
 
 With "sdpa", torch selects the kernel: on GPUs from compute capability 9.0 that of a recent cuDNN,
 otherwise flash. Its order of preference is a setting of the whole process, which lce leaves
-unchanged outside single attention calls (`lce_core.attention.stock`): changed for a forward pass,
-it would not hold when the backward pass recomputes layers.
+unchanged outside single attention calls (`lce_core.attention.registered`): changed for a forward
+pass, it would not hold when the backward pass recomputes layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.attention import (
@@ -17,6 +18,7 @@ from torch.nn.attention import (
     current_flash_attention_impl,
     restore_flash_attention_impl,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from lce_core.attention import AttentionScheme
@@ -25,6 +27,19 @@ from lce_core.errors import SpecError
 
 if TYPE_CHECKING:
     from lce_core.recipe import Kernel
+
+FUSED: Mapping[str, str] = {
+    "aten::_scaled_dot_product_cudnn_attention": "cudnn",
+    "aten::_scaled_dot_product_flash_attention": "torch_flash",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "torch_flash_cpu",
+    "aten::_scaled_dot_product_efficient_attention": "efficient",
+    "aten::_flash_attention_forward": "torch_flash",
+    "torch_attn::_varlen_attn": "torch_flash",
+    "flash_attn::_flash_attn_forward": "flash_attention_2",
+    "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
+}
+"""Fused attention operators of torch and flash-attn, with the names that are recorded for them.
+Each returns the output and its log-sum-exp, which with the inputs suffice for its backward pass."""
 
 
 def choose(
@@ -88,3 +103,20 @@ def _missing(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str | 
     if find_spec("flash_attn_interface") is None:
         return "FlashAttention-3, the module flash_attn_interface"
     return None
+
+
+class KernelWatch(TorchDispatchMode):
+    """Record which attention operators run inside the `with` block, without changing results."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (name := FUSED.get(func.name())) is not None:
+            replaced = name == "torch_flash" and current_flash_attention_impl() == "FA3"
+            self.seen.add("flash3" if replaced else name)
+        return func(*args, **(kwargs or {}))
+
+    def names(self) -> str:
+        return "+".join(sorted(self.seen)) or "matmul"

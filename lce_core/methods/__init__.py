@@ -1,5 +1,7 @@
 """Context-extension methods, one plug-in file each; studies name a method by its file name.
 
+Methods that are variants of one formula share a file, such as `_by_parts`; `_table` lists them.
+
 A method states, as numpy arrays and dataclasses, which RoPE frequencies and which attention a model
 must use. `lce_core.extension.extending` applies them to the model. The names of the methods follow
 the tables of the papers.
@@ -11,7 +13,7 @@ row).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
@@ -391,11 +393,27 @@ def _refuse_scale(method: Method, attention: str) -> NoReturn:
     )
 
 
-def as_stock(layers: Sequence[LayerAttention]) -> bool:
-    """Return True if one table serves all layers and heads, with full, unscaled attention."""
-    first = layers[0]
-    plain = first.scheme is None and first.log_base is None
-    return plain and len({*layers}) == first.table.inv_freq.ndim == 1
+def as_stock(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    *,
+    training: bool = False,
+) -> bool:
+    """Return True if one table serves all layers and heads, with full, unscaled attention.
+
+    A model has one attention function for requests of all lengths, so a longer request decides too:
+    within the trained context, the layers that a dynamic method changes equal all others.
+    """
+    for request in (lengths.request, 2 * max(lengths.trained, lengths.target)):
+        asked = replace(lengths, request=request)
+        layers = layers_of(method, geometry, asked, num_layers, training=training)
+        first = layers[0]
+        plain = first.scheme is None and first.log_base is None
+        if not (plain and len({*layers}) == first.table.inv_freq.ndim == 1):
+            return False
+    return True
 
 
 def begins_alike(
@@ -468,4 +486,6 @@ class TokenInsertion:
     """Number of text tokens in one training sequence, without inserted tokens."""
 
 
-METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)
+METHODS: Registry[Method] = Registry(
+    "lce_core.methods", "METHOD", Method, table="lce_core.methods._table"
+)

@@ -24,7 +24,7 @@ class LearnedRope(Method):
 
     family = "interpolation"
     training = "required"
-    rotary = "lce_core.extension.learned_rotary:LearnedRotary"
+    rotary = "lce_core.extension.learned:LearnedRotary"
 
     sharing: Literal["all", "layer", "head"] = "all"
     """What shares its frequencies: "all" layers and heads of the model, the heads of a "layer", or

@@ -4,7 +4,7 @@ Tables are numpy float64, so methods can be listed, planned and documented witho
 `lce_core.attention.rotary` turns a table into cosines and sines on the model's device.
 
 Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs
-(`lce_core.attention.layers` reorders the heads of other architectures); the angle at position m is
+(`lce_core.attention.rotary` reorders the heads of other architectures); the angle at position m is
 m * inv_freq[i]; inv_freq is in radians per token.
 """
 
@@ -142,6 +142,13 @@ class RopeTable:
     def rotates(self) -> bool:
         """False if all frequencies are 0, so that queries and keys stay as they are."""
         return bool(self.inv_freq.any())
+
+    def agrees(self, other: RopeTable, tolerance: float) -> bool:
+        """Return True if all numbers are equal but for this relative difference."""
+        if self.inv_freq.shape != other.inv_freq.shape:
+            return False
+        one, two = (np.append(table.inv_freq, table.attention_factor) for table in (self, other))
+        return bool(np.allclose(one, two, rtol=tolerance, atol=0))
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

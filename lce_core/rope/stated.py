@@ -19,7 +19,7 @@ from lce_core.rope.architectures import ARCHITECTURES, Architecture
 
 PLAIN = "default"
 TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
-"""Values of `rope_type` that lce can read. `statement` writes "longrope" if no other type fits,
+"""Values of `rope_type` that lce can read. `lce export` writes "longrope" if no other type fits,
 because it can express any table whose pairs all rotate."""
 ORIGINAL = "original_max_position_embeddings"
 """Key of the trained context in tokens, before RoPE was scaled for a longer one."""
@@ -121,8 +121,7 @@ def stated_table(
             attention = parameters.get("attention_factor")
             if attention is None:
                 factor = _stated_factor(parameters.get("factor"), context, trained)
-                # LongRoPE (arXiv:2402.13753) sharpens attention by the scale it extends to.
-                attention = math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1
+                attention = longrope_temperature(factor, trained)
             return RopeTable(own / np.asarray(factors, dtype=np.float64), float(attention))
         case "proportional":
             # This share counts frequencies that are not 0. The heads stay rotated as a whole.
@@ -185,3 +184,8 @@ def index_ramp(
 def temperature(scale: float) -> float:
     """Return YaRN's factor of both queries and keys, sqrt(1 / t) in the paper's section 3.3."""
     return 0.1 * math.log(scale) + 1
+
+
+def longrope_temperature(scale: float, trained: int) -> float:
+    """Return LongRoPE's factor of both queries and keys (arXiv:2402.13753), 1 up to scale 1."""
+    return math.sqrt(1 + math.log(scale) / math.log(trained)) if scale > 1 else 1.0

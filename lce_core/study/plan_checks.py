@@ -19,7 +19,6 @@ import numpy as np
 
 from lce_core.attention.schemes import FullCausal, SlidingWindow
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.extension.stock_rope import agrees
 from lce_core.methods import (
     Method,
     as_stock,
@@ -163,9 +162,8 @@ def _check_document_masks(
     if training.document_masks == "none":
         return
     restart = training.document_masks == "restart"
-    layers = layers_of(
-        method, base_model.geometry, lengths, base_model.shape.num_layers, training=True
-    )
+    sizes = base_model.geometry, lengths, base_model.shape.num_layers
+    layers = layers_of(method, *sizes, training=True)
     own = type(method).training_positions is not Method.training_positions
     drawn = own or variant.train_positions == "pose" or method.rotary is not None
     moves = type(base_model).prepare_rows is not LanguageModel.prepare_rows
@@ -191,7 +189,7 @@ def _check_document_masks(
             "`document_masks: run_on`",
         ),
         (
-            not restart and not (base_model.local is None and as_stock(layers)),
+            not (restart or (base_model.local is None and as_stock(method, *sizes, training=True))),
             f"{method.plugin_name}, whose attention counts positions itself",
             "`document_masks: restart`",
         ),
@@ -405,7 +403,7 @@ def _check_rope(
             share = 1.0  # whole heads rotate; the key there counts frequencies above 0
         context = int(config.get("max_position_embeddings") or geometry.trained_context)
         is_plain = stated["rope_type"] == PLAIN and _close(stated["rope_theta"], geometry.theta)
-        with np.errstate(all="ignore"):  # non-finite values make `stated_table` or `agrees` fail
+        with np.errstate(all="ignore"):  # non-finite values make `stated_table` or a table fail
             said = stated_table(stated, geometry, context, target)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DataError(
@@ -421,8 +419,8 @@ def _check_rope(
     own = request_table(variant.method, geometry, lengths)
     # A file that states the rotary settings of the base model says nothing about the method.
     of_base = RopeTable(geometry.inv_freq(), geometry.attention_factor)
-    is_plain |= geometry.scaling is not None and agrees(said, of_base, _AGREEMENT)
-    if not is_plain and not agrees(said, own, _AGREEMENT):
+    is_plain |= geometry.scaling is not None and said.agrees(of_base, _AGREEMENT)
+    if not is_plain and not said.agrees(own, _AGREEMENT):
         shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
         raise SpecError(
             f"{where}.checkpoint: {file}: rope_parameters",

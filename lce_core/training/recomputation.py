@@ -27,7 +27,7 @@ from torch.utils.checkpoint import (
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from lce_core.attention.observed import FUSED
+from lce_core.extension.kernels import FUSED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

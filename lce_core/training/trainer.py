@@ -29,9 +29,9 @@ from accelerate.utils import GradientAccumulationPlugin  # type: ignore[import-u
 from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
-from lce_core.attention.observed import KernelWatch
 from lce_core.devices import peak_flops, peak_memory
 from lce_core.errors import DataError, NonFiniteError, SpecError
+from lce_core.extension.kernels import KernelWatch
 from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
 from lce_core.study.cost import training_flops

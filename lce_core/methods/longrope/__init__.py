@@ -8,7 +8,6 @@ factor grows with the logarithm of the extension. Shorter targets change nothing
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from lce_core.methods import Method
 from lce_core.methods.longrope.search import FactorSearch
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.stated import longrope_temperature
 
 Factors = tuple[Annotated[float, Field(gt=0)], ...]
 """Divisors of the frequencies, one for each pair, that of the highest frequency first."""
@@ -84,7 +84,7 @@ class LongRope(Method):
         attention_factor = self.attention_factor
         if attention_factor is None:
             scale = lengths.target / lengths.trained
-            attention_factor = math.sqrt(1 + math.log(scale) / math.log(lengths.trained))
+            attention_factor = longrope_temperature(scale, lengths.trained)
         return RopeTable(geometry.inv_freq() / factors, attention_factor)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:

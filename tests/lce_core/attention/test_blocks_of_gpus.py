@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import chunks, placement, retrieval, rotation
+from lce_core.attention import chunks, landmark, placement, rotation
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
 from lce_core.methods import dca
@@ -59,8 +59,8 @@ def test_sorting_selects_the_blocks_that_repeated_maxima_select(top_k, rows):
     scores = torch.tensor(rows, dtype=torch.float32)
     scores[scores == 0] = -torch.inf
     scores[:, :top_k] = -torch.inf
-    by_sort = retrieval._best_by_sort(scores, top_k)
-    by_max = retrieval._best_by_max(scores.clone(), top_k)
+    by_sort = landmark._best_by_sort(scores, top_k)
+    by_max = landmark._best_by_max(scores.clone(), top_k)
     assert torch.equal(by_sort, by_max)
     assert ((by_max == top_k - 1) | (scores.gather(1, by_max) > 0)).all()
 
@@ -72,16 +72,16 @@ def test_tiles_that_no_query_needs_change_nothing(seed, queries, blocks):
     keys, values = torch.randn(2, 1, HEADS, blocks, 4, HEAD_DIM, generator=generator)
     picks = torch.randint(-1, blocks, (1, HEADS, queries), generator=generator)
     given = query, picks, keys, values, Rotation(TABLE, query), 0.3
-    exact = retrieval.read_blocks(*given)
+    exact = landmark.read_blocks(*given)
     with pytest.MonkeyPatch.context() as patch:
-        number = retrieval._num_tiles
+        number = landmark._num_tiles
 
         def bound(last_tiles: torch.Tensor, num_queries: int, tile: int) -> int:
             most = number(last_tiles.to(META), num_queries, tile)
             assert number(last_tiles, num_queries, tile) <= most <= num_queries
             return most
 
-        patch.setattr(retrieval, "_num_tiles", bound)
-        bounded = retrieval.read_blocks(*given)
+        patch.setattr(landmark, "_num_tiles", bound)
+        bounded = landmark.read_blocks(*given)
     for found, expected in zip(bounded, exact, strict=True):
         assert torch.equal(found, expected)

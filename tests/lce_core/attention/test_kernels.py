@@ -12,9 +12,7 @@ import torch
 from torch.nn.attention import SDPBackend, _registry, current_flash_attention_impl, sdpa_kernel
 from torch.nn.attention import varlen as torch_varlen
 
-from lce_core.attention import causal, flash
-from lce_core.attention import stock as functions
-from lce_core.attention.observed import KernelWatch
+from lce_core.attention import causal, flash, registered
 from lce_core.attention.schemes import FullCausal
 from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
 from lce_core.errors import SpecError
@@ -22,6 +20,7 @@ from lce_core.evaluation.decoding import generate
 from lce_core.extension import extending, kernels
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
+from lce_core.extension.kernels import KernelWatch
 from lce_core.models import LanguageModel
 from lce_core.training.recomputation import enable
 from tests.support import flash_functions
@@ -81,7 +80,7 @@ def runs(model: Any, base: LanguageModel, kernel: str, **how: Any) -> ExtendedMo
 def test_the_package_aligns_the_last_query_with_the_last_key(num_queries, num_keys, package):
     states = draw(num_queries, num_keys)
     expected, lse = flash_functions.dense(*states, 0.3, (-1, 0))
-    found = functions.attend_package(*states, 0.3).transpose(1, 2)
+    found = registered.attend_package(*states, 0.3).transpose(1, 2)
     torch.testing.assert_close(found, expected)
     ours = flash.attend_causal(*states, 0.3)
     torch.testing.assert_close((ours.output, ours.lse), (found, lse))
@@ -90,7 +89,7 @@ def test_the_package_aligns_the_last_query_with_the_last_key(num_queries, num_ke
 
 def test_the_package_gets_states_of_one_dtype(package):
     query, key, value = draw(9, 9)
-    found = functions.attend_package(query, key, value.float(), 0.3)
+    found = registered.attend_package(query, key, value.float(), 0.3)
     assert (found.dtype, package.calls) == (torch.float32, [(9, 9)])
 
 
@@ -135,13 +134,13 @@ def test_gradients_are_those_of_sdpa(base, kernel, kept, package, flash3):
 
 def test_torch_flash_excludes_other_kernels_of_sdpa_only_during_attention(monkeypatch):
     allowed: list[bool] = []
-    original = functions.sdpa_attention_forward
+    original = registered.sdpa_attention_forward
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(functions, "sdpa_attention_forward", noted)
+    monkeypatch.setattr(registered, "sdpa_attention_forward", noted)
     model = runs(stock(BASES[0]).train(), BASES[0], "torch_flash", training=True)
     enable(model.model, "full")
     loss = model.hidden_states(tokens(40)).sum()
@@ -254,6 +253,6 @@ def test_kernels_of_a_gpu_agree_within_bf16(num_queries, num_keys, monkeypatch):
             with sdpa_kernel(backend), torch.enable_grad():
                 outputs.append(causal.attend_square(*states, 0.1))
     if find_spec("flash_attn") is not None:
-        outputs.append(functions.attend_package(*states, 0.1).transpose(1, 2))
+        outputs.append(registered.attend_package(*states, 0.1).transpose(1, 2))
     for output in outputs:
         torch.testing.assert_close(output.double().cpu(), expected, rtol=3e-2, atol=3e-2)

@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, StaticCache
 from transformers.masking_utils import causal_mask_function
 
-from lce_core.attention import causal
-from lce_core.attention import stock as stock_attention
+from lce_core.attention import causal, registered
 from lce_core.contracts.tiny_models import TARGET, stock, tokens
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
@@ -140,7 +139,7 @@ def test_a_single_token_has_no_mask_even_while_a_graph_is_recorded():
     place = {"q_length": 1, "kv_length": 30, "q_offset": 29, "attention_mask": None}
     where = {"batch_size": 1, "device": torch.device("cuda"), "dtype": torch.float32}
     # Without a fast kernel for fp32 on CUDA, and as transformers asks while it records.
-    mask = stock_attention._mask(
+    mask = registered._stock_mask(
         **place, **where, mask_function=causal_mask_function, allow_is_causal_skip=False
     )
     assert mask is None

@@ -16,10 +16,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.attention import AttentionScheme, registered
 from lce_core.attention.cache import RaggedCache
-from lce_core.attention.causal import full_causal, sliding_window
+from lce_core.attention.causal import full_causal, shifted_sparse, sliding_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import FullCausal, ShiftedSparse, SlidingWindow
-from lce_core.attention.shifted_sparse import attend as attend_shifted
 from lce_core.errors import SpecError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -233,7 +232,7 @@ def test_shifted_blocks_and_their_gradients_have_the_sink(heads):
         inputs = AttentionInputs(
             *leaves[:3], RopeTable(frequencies), 0, 0.7, sinks=leaves[3]
         )  # fmt: skip
-        found = attend_shifted(scheme, inputs)
+        found = shifted_sparse(scheme, inputs)
         repeated = [one.repeat_interleave(heads[0] // heads[1], 1) for one in leaves[1:3]]
         expected = torch.cat(
             [

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaForCausalLM, StaticCache
 
+from lce_core.attention.registered import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.attention.rotary import RequestRotary
-from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.contracts.tiny_models import (
     BASES,
     TARGET,

@@ -121,6 +121,19 @@ def test_other_layers_than_those_of_a_method_stay_as_in_the_base_model(base, cho
 
 
 @over_bases
+def test_layers_of_a_method_that_follows_the_length_have_its_frequencies_at_any_length(base):
+    every_other = METHODS.parse({"name": "ntk_frozen", "layers": {"every": 2}}, "test")
+    plain = METHODS.parse({"name": "none"}, "test")
+    short, long = tokens(TRAINED - 4), tokens(40)
+    found = extend(stock(base), base, every_other, target=TARGET)
+    expected = extend(stock(base), base, plain, target=TARGET)
+    torch.testing.assert_close(logits(found, short), logits(expected, short))
+    beyond = extend(stock(base), base, every_other, target=TRAINED)
+    torch.testing.assert_close(logits(beyond, long), logits(found, long))
+    assert (logits(found, long) - logits(expected, long)).abs().max() > 0.1
+
+
+@over_bases
 def test_other_heads_than_those_of_a_method_stay_as_in_the_base_model(base):
     geometry, ids = base.geometry, tokens(40)
     last = geometry.num_kv_heads - 1

@@ -13,13 +13,12 @@ import torch
 from transformers import DynamicCache
 from transformers.models.llama import modeling_llama
 
-from lce_core.attention.layers import keep_precision
-from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.rotary import RequestRotary, keep_precision
 from lce_core.attention.rotation import Rotation
 from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, fits, stock, tokens
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, as_stock, layers_of
+from lce_core.methods import METHODS, as_stock
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.run import run
 from tests.support.extended_models import method
@@ -28,7 +27,7 @@ from tests.support.training_jobs import job_maker, losses, packed_rows, silent
 ROTATED_BY_LAYERS = [
     name
     for name in METHODS.names()
-    if as_stock(layers_of(method(name), BASES[0].geometry, LENGTHS, num_layers=2))
+    if as_stock(method(name), BASES[0].geometry, LENGTHS, num_layers=2)
 ]
 """Methods whose rotation transformers' own layers carry out."""
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import landmark, retrieval
+from lce_core.attention import landmark
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.contracts.tiny_models import BASES, VOCABULARY, stock
@@ -57,7 +57,7 @@ def states(heads: int, kv_heads: int, length: int, batch: int = 1, dim: int = 6)
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 16, 23])
 def test_the_closed_form_is_the_grouped_softmax(length):
     parts = states(4, 2, length, batch=2)
-    output = landmark.attend(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
+    output = landmark.grouped_softmax(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
     expected = written_out(parts, lambda alone, head: trained(alone, head, 4))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -71,13 +71,13 @@ RETRIEVALS = [
 
 @pytest.mark.parametrize("scheme", RETRIEVALS)
 def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(scheme, monkeypatch):
-    monkeypatch.setattr(retrieval, "_TILE", 3)
+    monkeypatch.setattr(landmark, "_TILE", 3)
     parts = states(4, 2, 45, batch=2)
     expected = written_out(parts, lambda alone, head: retrieved(alone, head, scheme)[0])
     for elements in (1, 1 << 12, 1 << 25):
-        monkeypatch.setattr(retrieval, "_ELEMENTS", elements)
+        monkeypatch.setattr(landmark, "_ELEMENTS", elements)
         for cuts in ([], [8, 16, 17, 40], [*range(30, 45)]):
-            output = in_chunks(retrieval.attend, scheme, parts, TABLE, cuts, SCALING)
+            output = in_chunks(landmark.block_retrieval, scheme, parts, TABLE, cuts, SCALING)
             torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -106,7 +106,7 @@ def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts):
     # Each block's tokens say its number, so the output names the blocks that were read.
     value[:] = torch.nn.functional.one_hot(torch.arange(length) // 4, dim)
     query, key, value = (part.to(dtype) for part in (query / 16, key, value))
-    output = in_chunks(retrieval.attend, scheme, (query, key, value), TABLE, cuts, SCALING)
+    output = in_chunks(landmark.block_retrieval, scheme, (query, key, value), TABLE, cuts, SCALING)
     for head in range(2):
         for i in range(length):
             exact = selected(query[0, head].double(), key[0, head].double(), i, scheme)

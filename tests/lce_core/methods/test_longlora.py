@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
+from lce_core.attention.causal import shifted_sparse
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
-from lce_core.attention.shifted_sparse import attend
 from lce_core.contracts.tiny_models import BASES, logits, stock, tokens
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
@@ -87,7 +87,7 @@ def table(pairs: int) -> RopeTable:
 
 
 def attended(states: States, group: int, pairs: int = 2) -> torch.Tensor:
-    return attend(ShiftedSparse(group), AttentionInputs(*states, table(pairs), 0, SCALING))
+    return shifted_sparse(ShiftedSparse(group), AttentionInputs(*states, table(pairs), 0, SCALING))
 
 
 @given(

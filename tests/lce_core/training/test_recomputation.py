@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lce_core.attention.observed import FUSED
 from lce_core.execution import Execution
+from lce_core.extension.kernels import FUSED
 from lce_core.methods import METHODS
 from lce_core.training import recomputation
 from lce_core.training.assembly import LossModel
