@@ -1,7 +1,7 @@
 """Statistics over the catalog's own tables: paired differences, lengths and rank agreement.
 
 SQL has no bootstrap and no exact test, so Python fills these tables (schema `compared`) from the
-samples of done cells while the catalog is built. `queries.logical_digest` excludes them.
+samples of done cells while the catalog is built.
 
   samples            the scores of cells as arrays, aligned by prompt
   aligned            scores of several methods on the same prompts

@@ -1,6 +1,6 @@
 -- Comparisons of methods, with intervals and tests. Bootstraps and tests need more than SQL, so the
 -- package catalog/comparisons fills the tables when the catalog is built. They have their own
--- schema, because `logical_digest` covers only schema `store`: what the studies computed.
+-- schema, because schema `store` contains only what the studies computed.
 
 CREATE SCHEMA compared;
 

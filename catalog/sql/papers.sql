@@ -1,5 +1,5 @@
 -- Figures printed in the papers, from catalog/reference/*.csv; the same in every catalog. They have
--- their own schema, because `logical_digest` covers only schema `store`: what the studies computed.
+-- their own schema, because schema `store` contains only what the studies computed.
 
 CREATE SCHEMA papers;
 

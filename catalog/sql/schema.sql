@@ -66,7 +66,7 @@ CREATE TABLE store.expectation (
 COMMENT ON TABLE store.expectation IS
     'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods are about the rank agreement of perplexity and the benchmark; entry is NULL for comparisons with the base model within its trained context, which every study makes.';
 
--- When this home first saw what. `logical_digest` excludes it: it does not depend on results.
+-- When this home first saw what. A schema of its own, because it does not depend on results.
 CREATE SCHEMA history;
 
 CREATE TABLE history.registration (

@@ -24,7 +24,7 @@ from tasks.tracking.database import (
     set_aside_if_damaged,
 )
 from tasks.tracking.destinations import TeamServer
-from tasks.tracking.projection import is_current, logical_digest, project, unprojected
+from tasks.tracking.projection import is_current, project, unprojected
 
 __all__ = [
     "EXPERIMENTS_PATH",
@@ -35,7 +35,6 @@ __all__ = [
     "has_usable_database",
     "initialise",
     "is_current",
-    "logical_digest",
     "own_servers",
     "pages_of",
     "project",

@@ -18,9 +18,9 @@ import pytest
 from catalog import build, extraction
 from catalog.build import build_catalog, refresh_catalog
 from catalog.origin import Maker, state_digest
-from catalog.queries import logical_digest
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY
+from tests.support.digests import catalog_digest
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def digest(home: Path) -> str:
 def shows_its_store(home: Path) -> bool:
     """Whether the catalog is what a full build gives."""
     fresh = build_catalog(Store(home), home.parent / "fresh.duckdb")
-    return logical_digest(home / "catalog.duckdb") == logical_digest(fresh)
+    return catalog_digest(home / "catalog.duckdb") == catalog_digest(fresh)
 
 
 def identity(home: Path) -> tuple[int, int] | None:
