@@ -23,7 +23,6 @@ import duckdb
 from filelock import FileLock
 
 from catalog import catalog_path
-from catalog.column_comments import comment_shared_columns
 from catalog.damage import catalog_damage, is_as_built, marks, note_beside
 from catalog.limits import OFFLINE, limits
 from catalog.notes import add_to_note, noted
@@ -32,6 +31,7 @@ from catalog.paper_tables import paper_table_views
 from catalog.quoting import quoted
 from lce_core.store.artifacts import Store
 from lce_core.store.odd_files import set_aside
+from lce_core.study.plain_yaml import plain_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,13 +190,37 @@ def _without_rows() -> bytes:
             connection.execute(paper_table_views())
             for name in _PAPER_VIEWS:
                 connection.execute(_sql(name))
-            comment_shared_columns(connection)
+            _comment_columns(connection)
             load_papers(connection)
         return path.read_bytes()
 
 
 def _sql(name: str) -> str:
     return (_SQL / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _comment_columns(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add the comments in `sql/columns.yaml` to the columns of views.
+
+    The entry `shared` is for all columns without another comment, also in views that readers do not
+    use (schemas `store` and `papers`).
+    """
+    file = _SQL / "columns.yaml"
+    texts: dict[str, dict[str, str]] = plain_yaml(file.read_text(encoding="utf-8"), file.name)
+    shared = texts.pop("shared")
+    for view, own in texts.items():
+        for column, text in own.items():
+            connection.execute(f"COMMENT ON COLUMN {view}.{column} IS {quoted(text)}")
+    columns = connection.execute(
+        "SELECT schema_name, table_name, column_name FROM duckdb_columns() c"
+        " SEMI JOIN duckdb_views() v"
+        " ON v.database_oid = c.database_oid AND v.view_oid = c.table_oid"
+        " WHERE database_name = current_database() AND NOT internal AND comment IS NULL"
+    ).fetchall()
+    for schema, view, column in columns:
+        if column in shared:
+            comment = quoted(shared[column])
+            connection.execute(f"COMMENT ON COLUMN {schema}.{view}.{column} IS {comment}")
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ _KEY_COMMENTS = {
     " NULL if not printed.",
     "scale": "Scale factor of the method in the paper.",
 }
-"""SQL comments of key columns whose comment differs from that in `column_comments.SHARED`."""
+"""SQL comments of key columns whose comment differs from the shared one in `sql/columns.yaml`."""
 _BESIDE_OURS = "lceg.table_7"
 """View that also shows this project's settings. It is handwritten, in `sql/paper_training.sql`."""
 _SETTING_KEYS: dict[str, dict[str, str]] = {

@@ -61,15 +61,3 @@ FROM sides
 ORDER BY study, id, source DESC, base_model;
 
 COMMENT ON VIEW lceg.table_7 IS 'Table 7. Training settings. Lengths: the training length.';
-COMMENT ON COLUMN lceg.table_7.study IS
-    'Name of our study; NULL if no study has trained a method of the table.';
-COMMENT ON COLUMN lceg.table_7.base_model IS
-    'Registered name of our study''s base model; NULL for printed rows.';
-COMMENT ON COLUMN lceg.table_7.source IS
-    'paper for printed settings, ours for the settings of our finished training run.';
-COMMENT ON COLUMN lceg.table_7.train_length IS 'Length of a training row in tokens.';
-COMMENT ON COLUMN lceg.table_7.train_tokens IS 'Total number of training tokens.';
-COMMENT ON COLUMN lceg.table_7.scale IS
-    'Scale factor in training; NULL for our rows, because methods derive it from the lengths.';
-COMMENT ON COLUMN lceg.table_7.batch_size IS 'Number of training rows per optimiser step.';
-COMMENT ON COLUMN lceg.table_7.learning_rate IS 'Peak learning rate.';

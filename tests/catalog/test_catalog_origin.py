@@ -217,10 +217,17 @@ def test_other_code_changes_the_digest(home, tmp_path):
     code = tmp_path / "code"
     (code / "sql").mkdir(parents=True)
     maker, digests = Maker((code,), ("duckdb",)), set()
-    for name in ("notes.md", "build.py", "sql/overview.sql", "errata.csv", "notes.md"):
+    for name in (
+        "notes.md",
+        "build.py",
+        "sql/overview.sql",
+        "sql/columns.yaml",
+        "errata.csv",
+        "notes.md",
+    ):
         (code / name).write_text(f"{len(digests)}", encoding="utf-8")
         digests.add(state_digest(Store(home), maker))
-    assert len(digests) == 4, "a file that is no code changes nothing"
+    assert len(digests) == 5, "a file that is no code changes nothing"
 
 
 def test_of_refreshes_at_the_same_time_one_builds(refreshed_home, monkeypatch):
