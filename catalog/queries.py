@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 
+from catalog import quoted
 from catalog.limits import (
     OFFLINE,
     QUERY_SECONDS,
@@ -29,7 +30,6 @@ from catalog.limits import (
     too_large,
     too_slow,
 )
-from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.plain_text import require_text
 

@@ -11,9 +11,7 @@ WITH bins AS (
     FROM store.cell c
     JOIN store.token_nll t ON t.cell = c.cell
     WHERE c.status = 'done'
-    GROUP BY
-        c.study, c.base_model, c.method, c.frozen, c.benchmark, c.task, c.eval_length,
-        t.position_bin
+    GROUP BY ALL
 )
 SELECT
     study,

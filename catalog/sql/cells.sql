@@ -1,14 +1,6 @@
 CREATE VIEW studies AS
 SELECT
-    study,
-    hypothesis,
-    target_context,
-    base_model,
-    trained_context,
-    base_note,
-    looks,
-    match,
-    arguments,
+    s.*,
     (SELECT count(*) FROM store.cell c
      WHERE c.study = s.study AND c.base_model = s.base_model) AS num_cells,
     (SELECT count(*) FROM store.cell c
@@ -25,39 +17,11 @@ COMMENT ON VIEW plugins IS
 
 CREATE VIEW cells AS
 SELECT
-    study,
-    base_model,
-    method,
-    seed,
-    benchmark,
-    task,
-    eval_length,
-    status,
-    reason,
-    attempts,
-    seconds,
-    cell,
-    frozen,
-    tokens,
-    flops,
-    predicted_tokens,
-    predicted_flops,
-    prompt_tokens_mean,
-    prompt_tokens_min,
-    prompt_tokens_max,
-    data,
-    train_length,
-    target_context,
-    family,
-    method_name,
-    learning_rate,
-    kind,
-    train_tokens,
-    train_flops,
+    c.* EXCLUDE (position, exact_attention, profile, checkpoint),
     variant_name(method, frozen) AS variant,
     no_context,
     local_context
-FROM store.cell
+FROM store.cell c
 LEFT JOIN (
     SELECT cell,
         any_value(value) FILTER (metric = 'no_context') AS no_context,
@@ -94,21 +58,7 @@ ORDER BY store.trial.rowid;
 COMMENT ON VIEW trials IS
     'Trials of a study''s `tune`: validation loss of each tuned method with each value of the grid.';
 
-CREATE VIEW searches AS
-SELECT
-    study,
-    base_model,
-    method,
-    method_name,
-    frozen,
-    seed,
-    start_loss,
-    loss,
-    num_trials,
-    parameters,
-    search
-FROM store.search
-ORDER BY store.search.rowid;
+CREATE VIEW searches AS FROM store.search ORDER BY rowid;
 
 COMMENT ON VIEW searches IS
     'Searches for parameters that methods leave open, such as LongRoPE''s factors, with the parameters found.';

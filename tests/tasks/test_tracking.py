@@ -21,8 +21,12 @@ from lce_core.training.loss_log import LOG
 from tasks.tracking import database, initialise, is_current, project
 from tasks.tracking.database import QUIET, artifact_root, tracking_uri
 from tasks.tracking.live import LiveRuns, shown_live
-from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
-from tasks.tracking.study_content import read_plan, run_contents
+from tasks.tracking.study_content import (
+    MAX_CURVE_POINTS,
+    MAX_TELEMETRY_POINTS,
+    read_plan,
+    run_contents,
+)
 from tests.support.digests import mlflow_digest
 from tests.support.studies import move_mlflow, wait_until
 from tests.support.tracked_studies import cell, finetune, plan_study
