@@ -1,5 +1,6 @@
 -- Tables of the catalog, filled from the store's records and plans, and macros of the views.
 -- Queries should read the views of the main schema: these tables may change between versions.
+-- The comments of the views' columns are in columns.yaml.
 
 CREATE SCHEMA store;
 
