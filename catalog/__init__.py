@@ -10,3 +10,8 @@ from pathlib import Path
 def catalog_path(home: Path) -> Path:
     """Return the path of the catalog of the store in `home`."""
     return home / "catalog.duckdb"
+
+
+def quoted(text: object) -> str:
+    """Return the text as an SQL string literal, for statements that take no parameters."""
+    return "'" + str(text).replace("'", "''") + "'"

@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock
 
-from catalog import catalog_path
-from catalog.column_comments import comment_shared_columns
+from catalog import catalog_path, quoted
 from catalog.damage import catalog_damage, is_as_built, marks, note_beside
 from catalog.limits import OFFLINE, limits
 from catalog.notes import add_to_note, noted
 from catalog.origin import Maker, state_digest
 from catalog.paper_tables import paper_table_views
-from catalog.quoting import quoted
 from lce_core.store.artifacts import Store
 from lce_core.store.odd_files import set_aside
+from lce_core.study.plain_yaml import plain_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +59,6 @@ _VIEWS = (
     "describing",
 )
 """SQL files in `sql/` in the order of execution: each view follows the views that it reads."""
-_PAPER_VIEWS = ("paper_training", "paper_figures")
-"""SQL files of handwritten views. They run last, because `paper_table_views` creates their schemas.
-"""
 _REFERENCE = Path(__file__).parent / "reference"
 _PAPER_TABLES = {
     "score": "scores",
@@ -74,26 +70,24 @@ _PAPER_TABLES = {
 _CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
-def build_catalog(store: Store, path: Path | None = None) -> Path:
+def build_catalog(store: Store) -> Path:
     """Build the catalog of everything in the store and return its path.
 
-    Args:
-      store: The store; damaged artifacts are recorded in the catalog and raise no error.
-      path: Path of the catalog; by default `catalog.duckdb` in the store's home.
+    Damaged artifacts are recorded in the catalog and raise no error.
 
     Raises:
       OSError: if the folder is not writable; an existing catalog stays unchanged.
       StoreError: if the file in the catalog's place is damaged and cannot be renamed.
     """
-    path = path or catalog_path(store.home)
+    path = catalog_path(store.home)
     with _only_builder(path):
         _build(store, path, state_digest(store, _MAKER))
     return path
 
 
-def refresh_catalog(store: Store, path: Path | None = None) -> Path:
+def refresh_catalog(store: Store) -> Path:
     """Build the catalog only if the store or code changed since the last build; return its path."""
-    path = path or catalog_path(store.home)
+    path = catalog_path(store.home)
     with _only_builder(path):
         state = state_digest(store, _MAKER)
         if not _is_current(path, state):
@@ -187,16 +181,39 @@ def _without_rows() -> bytes:
         with _attached(path) as connection:
             for name in ("schema", *_VIEWS):
                 connection.execute(_sql(name))
-            connection.execute(paper_table_views())
-            for name in _PAPER_VIEWS:
-                connection.execute(_sql(name))
-            comment_shared_columns(connection)
+            connection.execute(paper_table_views())  # creates the schema of the views in lceg.sql
+            connection.execute(_sql("lceg"))
+            _comment_columns(connection)
             load_papers(connection)
         return path.read_bytes()
 
 
 def _sql(name: str) -> str:
     return (_SQL / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _comment_columns(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add the comments in `sql/columns.yaml` to the columns of views.
+
+    The entry `shared` is for all columns without another comment, also in views that readers do not
+    use (schemas `store` and `papers`).
+    """
+    file = _SQL / "columns.yaml"
+    texts: dict[str, dict[str, str]] = plain_yaml(file.read_text(encoding="utf-8"), file.name)
+    shared = texts.pop("shared")
+    for view, own in texts.items():
+        for column, text in own.items():
+            connection.execute(f"COMMENT ON COLUMN {view}.{column} IS {quoted(text)}")
+    columns = connection.execute(
+        "SELECT schema_name, table_name, column_name FROM duckdb_columns() c"
+        " SEMI JOIN duckdb_views() v"
+        " ON v.database_oid = c.database_oid AND v.view_oid = c.table_oid"
+        " WHERE database_name = current_database() AND NOT internal AND comment IS NULL"
+    ).fetchall()
+    for schema, view, column in columns:
+        if column in shared:
+            comment = quoted(shared[column])
+            connection.execute(f"COMMENT ON COLUMN {schema}.{view}.{column} IS {comment}")
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import duckdb
 
+from catalog import quoted
 from catalog.limits import OFFLINE
 from catalog.notes import noted
-from catalog.quoting import quoted
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import odd_kind
 

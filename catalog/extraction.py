@@ -327,13 +327,11 @@ def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     for plan in plans:
         for search in plan.get("searches", ()):
             record = holdings.intact(search["search"])
-            found = record.result if record else None
+            found = record.result if record else {}
             yield {
                 "study": plan["study"],
                 **{axis: search[axis] for axis in _SEARCH},
-                "start_loss": found["start_loss"] if found else None,
-                "loss": found["loss"] if found else None,
-                "num_trials": found["num_trials"] if found else None,
+                **{name: found.get(name) for name in ("start_loss", "loss", "num_trials")},
                 "parameters": canonical_json(_given(found["parameters"])) if found else None,
             }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from catalog.quoting import quoted
+from catalog import quoted
 from lce_core import formats
 from lce_core.errors import SpecError
 

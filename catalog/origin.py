@@ -53,7 +53,7 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
 
 def _code(maker: Maker) -> Iterator[tuple[str, str]]:
     for folder in maker.folders:
-        kinds = ("*.py", "*.sql", "*.csv")
+        kinds = ("*.py", "*.sql", "*.csv", "*.yaml")
         for path in sorted(path for kind in kinds for path in folder.rglob(kind)):
             yield path.relative_to(folder).as_posix(), sha256_file(path)
     for name in maker.libraries:

@@ -2,7 +2,7 @@
 
 `catalog/reference/tables.csv` lists the tables with the axes of their rows and columns. The columns
 follow from the printed figures in `scores.csv` and `hyperparameters.csv`. Views that are not pivots
-of printed figures are written by hand in `sql/paper_training.sql` and `sql/paper_figures.sql`.
+of printed figures are written by hand in `sql/lceg.sql`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from catalog.quoting import quoted
+from catalog import quoted
 
 Row = dict[str, str]
 """A line of a CSV file: values by field name."""
@@ -53,9 +53,9 @@ _KEY_COMMENTS = {
     " NULL if not printed.",
     "scale": "Scale factor of the method in the paper.",
 }
-"""SQL comments of key columns whose comment differs from that in `column_comments.SHARED`."""
+"""SQL comments of key columns whose comment differs from the shared one in `sql/columns.yaml`."""
 _BESIDE_OURS = "lceg.table_7"
-"""View that also shows this project's settings. It is handwritten, in `sql/paper_training.sql`."""
+"""View that also shows this project's settings. It is handwritten, in `sql/lceg.sql`."""
 _SETTING_KEYS: dict[str, dict[str, str]] = {
     "method": {
         "paper_method": "Name of the method in the paper.",

@@ -8,7 +8,6 @@ run in a separate process (`catalog.apart`), because DuckDB does not count all m
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 
 import duckdb
 
+from catalog import quoted
 from catalog.limits import (
     OFFLINE,
     QUERY_SECONDS,
@@ -30,7 +30,6 @@ from catalog.limits import (
     too_large,
     too_slow,
 )
-from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.odd_files import require_text
 
@@ -173,23 +172,6 @@ def as_store_error(error: Exception, path: Path) -> Exception:
         "an undamaged catalog",
         "rebuild it with `lce rebuild catalog`",
     )
-
-
-def logical_digest(path: Path) -> str:
-    """Return the sha256 of all rows in schema `store`; equal for two builds from one store."""
-    digest = hashlib.sha256()
-    with open_catalog(path) as connection:
-        tables = connection.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'store' ORDER BY ALL"
-        ).fetchall()
-        for (name,) in tables:
-            # Hash each row first: the result ignores the order of rows, and memory stays bounded.
-            rows = connection.execute(
-                f"SELECT sha256(string_agg(row_hash, '' ORDER BY row_hash)) FROM "
-                f"(SELECT sha256(to_json(t)::VARCHAR) AS row_hash FROM store.{name} t)"
-            ).fetchone()
-            digest.update(f"{name}={rows[0] if rows else None}\n".encode())
-    return digest.hexdigest()
 
 
 def _room(num_rows: int, size: int, most_rows: int | None) -> int:

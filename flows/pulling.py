@@ -27,9 +27,8 @@ from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
-from tasks.retries import with_retries
 from tasks.slots import Slot
-from tasks.units import compute
+from tasks.units import compute, with_retries
 from tasks.work_queue import Claim
 from tasks.workers import Pool
 

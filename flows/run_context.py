@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from flows.plans.pricing import slots_here
-from flows.runs.outcome import Outcome
+from flows.process_end import Outcome
 from flows.runs.run_progress import RunProgress
 from flows.work import Work
 from lce_core.study.pricing.calibration import Predicted

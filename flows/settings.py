@@ -147,18 +147,7 @@ def study_name(study: str) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Unlike `Path.is_file`, never raise an OSError."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an OSError for some paths
 
 
 def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
@@ -236,7 +225,7 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
 
 def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
     for folder in folders:
-        if not _is_folder(folder):
+        if not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise an OSError
             raise SpecError(
                 option, f"{folder}, which is not a folder", "an existing folder", "check the path"
             )

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import socket
 import sys
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from prefect import flow
+from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -17,18 +21,28 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.driver import drive, require_complete
 from flows.looking import look
 from flows.run_context import RunContext, current_run
-from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
-from flows.runs.first_seed import FirstSeedDisplay
+from flows.runs.display import (
+    ArtifactDisplay,
+    Display,
+    FirstSeedDisplay,
+    TerminalDisplay,
+    publish_results,
+)
 from flows.runs.interrupts import interrupted_when_cancelled, is_deployed, sigterm_interrupts
-from flows.runs.publishing import publish_results
 from flows.runs.run_progress import RunProgress
-from flows.runs.submitting import PrefectTasks
+from flows.runs.scheduling import Submit, UnitResult
 from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
 from lce_core.store import records
-from tasks.unit_tasks import record_study
+from lce_core.study.step_kinds import kind_named
+from tasks.progress_tracker import ProgressTracker
+from tasks.slots import Slot
+from tasks.unit_tasks import UnitTask, record_study, unit_task
+from tasks.work_queue import Claim
+from tasks.workers import Pool
 
+Future = PrefectFuture[dict[str, Any]]
 MOST_SLOTS = 256
 """Threads of Prefect's task runner, more than any number of slots."""
 
@@ -129,3 +143,58 @@ def _display(progress: RunProgress) -> Display:
     if is_deployed():
         return ArtifactDisplay(progress)
     return TerminalDisplay(progress, Terminal(file=sys.stderr))
+
+
+class PrefectTasks:
+    """The tasks of a flow run. Each names those whose results it reads, as its upstream tasks.
+
+    The scheduler submits a unit only when its inputs are done, so no task waits for an upstream
+    task. Prefect's graph of the flow run then has the edges of the plan.
+    """
+
+    def __init__(self) -> None:
+        self._producers: dict[str, Future] = {}
+        """The completed task that computed a step, by the step's fingerprint."""
+        self._read: set[str] = set()
+
+    def submit(self, pool: Pool, tracker: ProgressTracker) -> Submit:
+        """Return a function that submits a unit as a Prefect task; call it inside the flow."""
+
+        @cache
+        def task_named(name: str) -> UnitTask:
+            return unit_task(name, pool, tracker)
+
+        def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+            unit = claim.unit
+
+            def settle(future: Future) -> None:
+                result = _result(future)
+                if not unit.assists and not isinstance(result, BaseException):
+                    self._producers |= dict.fromkeys(unit.outputs, future)
+                end(result)
+
+            task = task_named(kind_named(unit.kind).submitted_as)
+            inputs = self._of(unit.needs)
+            self._read |= unit.needs
+            arguments = (unit.to_json(), slot.to_json(), claim.shared)
+            future = task.submit(*arguments, return_state=False, wait_for=inputs)
+            future.add_done_callback(settle)
+
+        return submit
+
+    @property
+    def last(self) -> list[Future]:
+        """Completed tasks whose results no other task reads."""
+        return self._of(self._producers.keys() - self._read)
+
+    def _of(self, steps: Iterable[str]) -> list[Future]:
+        futures = [self._producers[step] for step in steps if step in self._producers]
+        return list({future.task_run_id: future for future in futures}.values())
+
+
+def _result(future: PrefectFuture[Any]) -> UnitResult:
+    try:
+        result: UnitResult = future.result(raise_on_failure=False)
+    except CancelledError as error:  # the run was interrupted; raising would print a traceback
+        return error
+    return result

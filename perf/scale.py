@@ -22,8 +22,9 @@ import yaml
 from measuring import Row, at_least, measure
 from study import LCE, computed, row, run, run_twice
 
-from catalog.queries import logical_digest, run_query
+from catalog.queries import run_query
 from flows.servers.temporary_server import client_settings, temporary_server
+from tests.support.digests import catalog_digest
 
 PLUGINS = Path(__file__).resolve().parent / "plugins"
 METHODS = ("none", "pi", "ntk_aware", "dynamic_ntk_aware", "yarn")
@@ -57,7 +58,7 @@ def rows(options: Namespace) -> Iterator[Row]:
     file.write_text(yaml.safe_dump(study(lengths)), encoding="utf-8")
     first, again = run_twice([str(file), "--plugins", str(PLUGINS), "--slots", "2"], home)
     catalog = home / "catalog.duckdb"
-    digest = logical_digest(catalog)
+    digest = catalog_digest(catalog)
     ((cells, answers),) = run_query(
         catalog, "SELECT (SELECT count(*) FROM scores), (SELECT count(*) FROM samples)"
     )[1]
@@ -67,7 +68,7 @@ def rows(options: Namespace) -> Iterator[Row]:
     yield row(f"run of {cells:,} cells, ms a cell", 1000 * first.wall / cells, 30.0)
     yield row("everything done, s", again.wall, 20.0)
     yield row("catalog from the store, s", run([*LCE, "rebuild", "catalog"], home).wall, 20.0)
-    assert logical_digest(catalog) == digest
+    assert catalog_digest(catalog) == digest
     yield row("report, s", run([*LCE, "report", "scale"], home).wall, 30.0)
     yield row("report, MB", (home / "reports" / "scale.html").stat().st_size / 1e6, 10.0)
     script = options.folder / "naive.py"

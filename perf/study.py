@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from measuring import Row, at_most, measure
 
-from catalog.queries import logical_digest
+from tests.support.digests import catalog_digest
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SQL = "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"
@@ -55,10 +55,10 @@ def row(what: str, value: float, limit: float | None) -> Row:
 def run_twice(arguments: list[str], home: Path) -> tuple[Ran, Ran]:
     """Run a study again when everything is done, which must change nothing."""
     first = run([*LCE, "run", *arguments], home)
-    digest = logical_digest(home / "catalog.duckdb")
+    digest = catalog_digest(home / "catalog.duckdb")
     again = run([*LCE, "run", *arguments], home)
     assert computed(again.output) == 0, again.output
-    assert logical_digest(home / "catalog.duckdb") == digest
+    assert catalog_digest(home / "catalog.duckdb") == digest
     return first, again
 
 

@@ -1,15 +1,30 @@
-"""The hardware that an execution may use: this machine, or the nodes of a cluster."""
+"""The hardware that a run may use: this machine, or the nodes of a cluster; leases of its GPUs.
+
+GPUs of this host are leased by their hardware id, so that no two runs share a GPU. The leases are
+outside LCE_HOME, because runs with different homes share the GPUs. A run acquires all or none, so
+two runs cannot wait for each other's GPUs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from tasks.gpus import gpu_name, visible_gpus
+from lce_core.store.lease import Lease
 from tasks.slots import SlotCounts, slot_counts
+
+WAIT_SECONDS = 5.0
+LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
+"""Folder of all runs of the host. TMPDIR is unsuitable: clusters set it for each job."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +88,88 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def visible_gpus() -> dict[str, str]:
+    """Return the UUID of each GPU that this process may use, by its CUDA name, such as "0".
+
+    Does not import torch. A name that nvidia-smi does not list stands for its own UUID.
+    """
+    installed = _query("index,uuid")
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return installed
+    names = [name.strip() for name in chosen.split(",") if name.strip() not in ("", "-1")]
+    return {name: installed.get(name, name) for name in names}
+
+
+def gpu_name() -> str | None:
+    """Return the model of the first visible GPU, from nvidia-smi."""
+    visible = visible_gpus()
+    listed = _query("index,name") if visible else {}
+    return next((name for index, name in listed.items() if index in visible), None)
+
+
+def never(seconds: float) -> bool:
+    """Wait `seconds` and return False: the `has_to_end` of callers that wait without a limit."""
+    time.sleep(seconds)
+    return False
+
+
+@contextlib.contextmanager
+def leased_gpus(
+    least: int, most: int, has_to_end: Callable[[float], bool] = never
+) -> Iterator[list[str]]:
+    """Lease up to `most` free GPUs, wait until `least` are free, and yield their CUDA names.
+
+    Between attempts, `has_to_end` waits the given seconds; True ends the wait.
+
+    Raises:
+      SpecError: if fewer than `least` GPUs are visible.
+      KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
+    """
+    gpus = visible_gpus()
+    if len(gpus) < least:
+        raise SpecError(
+            "execution.processes",
+            f"{len(gpus)} visible GPUs",
+            f"at least {least}, one for each process of a training run",
+            "lower --processes",
+        )
+    folder = LEASE_FOLDER / f"lce-gpus-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    while True:
+        with contextlib.ExitStack() as leases:
+            leased = _lease(gpus, folder, most, leases)
+            if len(leased) >= least:
+                yield leased
+                return
+        if has_to_end(WAIT_SECONDS):
+            raise KeyboardInterrupt
+
+
+def _lease(
+    gpus: dict[str, str], folder: Path, wanted: int, leases: contextlib.ExitStack
+) -> list[str]:
+    leased: list[str] = []
+    for name, hardware in gpus.items():
+        if len(leased) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
+            leases.enter_context(lease)
+            leased.append(name)
+    return leased
+
+
+def _query(fields: str) -> dict[str, str]:
+    """Return a dict from the first to the second of two nvidia-smi fields; empty on failure."""
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    pairs = (line.split(",", 1) for line in lines if "," in line)
+    return {index.strip(): value.strip() for index, value in pairs}

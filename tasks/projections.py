@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from catalog import catalog_path
 from catalog.build import build_catalog, refresh_catalog
 from lce_core.errors import LceError, ServiceError
 from lce_core.store.artifacts import Store
@@ -44,13 +43,12 @@ def record(home: Path, study: str, mlflow: str | None = None) -> dict[str, int]:
 
 def refresh(home: Path) -> Store:
     store = Store(home)
-    refresh_catalog(store, catalog_path(home))
+    refresh_catalog(store)
     return store
 
 
 def rebuild_catalog(home: Path) -> Path:
-    store = Store(home)
-    return build_catalog(store, catalog_path(home))
+    return build_catalog(Store(home))
 
 
 def rebuild_mlflow(home: Path, mlflow: str | None = None) -> list[str]:

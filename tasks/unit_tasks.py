@@ -9,7 +9,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from tasks import projections, retries, units
+from tasks import projections, units
 from tasks.progress_tracker import ProgressTracker
 from tasks.workers import Pool
 
@@ -37,7 +37,7 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
         persist_result=False,
         refresh_cache=False,
         log_prints=False,
-        **retries.prefect_options(pool.execution.max_attempts),
+        **units.prefect_options(pool.execution.max_attempts),
     )(compute)
 
 

@@ -16,7 +16,7 @@ from typing import Self
 from lce_core.errors import RunEndedError, SpecError, WorkerLostError
 from lce_core.execution import LOCAL, Execution
 from lce_core.store.steps import Step
-from tasks.gpus import leased_gpus, never, visible_gpus
+from tasks.machines import leased_gpus, never, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import RayWorker
 from tasks.slots import Slot, SlotCounts, Slots, slot_counts

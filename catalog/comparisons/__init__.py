@@ -1,7 +1,7 @@
 """Statistics over the catalog's own tables: paired differences, lengths and rank agreement.
 
 SQL has no bootstrap and no exact test, so Python fills these tables (schema `compared`) from the
-samples of done cells while the catalog is built. `queries.logical_digest` excludes them.
+samples of done cells while the catalog is built.
 
   samples            the scores of cells as arrays, aligned by prompt
   aligned            scores of several methods on the same prompts
@@ -10,8 +10,7 @@ samples of done cells while the catalog is built. `queries.logical_digest` exclu
   lengths            effective context length of each method
   orders             perplexity against downstream scores, and papers against ours
   seeds              means with intervals for other seeds and prompts
-  depths             retrieved keys of every method by depth and distance
-  positions          losses of every method against the base model's, by position
+  positions          losses against the base model's by position, and retrieved keys by depth
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from catalog.comparisons.depths import retrieval_by_depth
 from catalog.comparisons.families import paired_differences
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import (
@@ -39,7 +37,7 @@ from catalog.comparisons.pairs import (
     Predicted,
     Prediction,
 )
-from catalog.comparisons.positions import position_differences
+from catalog.comparisons.positions import position_differences, retrieval_by_depth
 from catalog.comparisons.samples import Cell, read_cells
 from catalog.comparisons.seeds import seed_means
 

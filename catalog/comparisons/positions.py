@@ -1,9 +1,14 @@
-"""Difference in NLL (nats per token) between each method and the frozen base model, by position.
+"""Losses and key retrieval by position in the context.
 
-The losses of two methods on the same text rise and fall together. The paired difference in a bin of
+`position_differences` compares each method's NLL (nats per token) with the frozen base model's. The
+losses of two methods on the same text rise and fall together. The paired difference in a bin of
 positions therefore has a much narrower interval than the difference of two separate means.
 Positions are grouped into bands that start at 0, 1, 2, 4, ... times the trained context. Intervals
 are bootstrapped over bins of positions: they cover the tokens that were read, not other texts.
+
+`retrieval_by_depth` has accuracy and margin by depth and distance, with intervals over documents,
+for benchmarks that compare the right answer with wrong ones, such as `multi_key`. The questions
+about one document are one cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.samples import BASE, Method
+from lce_core.statistics.clustered import clustered_mean
+from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 from lce_core.statistics.estimates import bootstrap_mean
 
 if TYPE_CHECKING:
@@ -26,6 +33,21 @@ _BINS = f"""
     FROM nll_by_position
     JOIN studies USING (study, base_model)
     WHERE nll IS NOT NULL
+"""
+BIN_PERCENT = 20
+"""Width of a bin of depths, in per cent of the context."""
+_AXES = ("study", "base_model", "method", "frozen", "benchmark", "task", "profile", "eval_length")
+_SAMPLES = f"""
+    SELECT
+        {", ".join(f"c.{axis}" for axis in _AXES)},
+        least(floor(s.depth / {BIN_PERCENT}) * {BIN_PERCENT}, {100 - BIN_PERCENT})::BIGINT
+            AS depth_from,
+        c.seed, s.score, s.margin, (1 - s.depth / 100) * s.num_prompt_tokens AS distance,
+        coalesce(s.cluster, c.seed || ' ' || s.sample) AS document
+    FROM store.cell c
+    JOIN store.sample s ON s.cell = c.cell
+    WHERE c.status = 'done' AND s.margin IS NOT NULL AND s.depth IS NOT NULL
+    ORDER BY {", ".join(f"c.{axis}" for axis in _AXES)}, depth_from, c.seed, s.sample
 """
 
 
@@ -92,3 +114,35 @@ def differences(
                     "num_bins": len(inside),
                 },
             )
+
+
+def retrieval_by_depth(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
+    """Yield rows of `compared.retrieval_by_depth`: one per method, task, length and bin of depths.
+
+    Each row pools the done cells of all seeds.
+    """
+    names = (*_AXES, "depth_from")
+    rows = connection.execute(_SAMPLES).fetchall()
+    for axes, group in itertools.groupby(rows, key=lambda row: row[: len(names)]):
+        seeds, scores, margins, distances, documents = zip(
+            *(row[len(names) :] for row in group), strict=True
+        )
+        yield {
+            **dict(zip(names, axes, strict=True)),
+            "distance": sum(distances) / len(distances),
+            **_mean("accuracy", scores, documents),
+            **_mean("margin", margins, documents),
+            "num_samples": len(scores),
+            "num_clusters": len({*documents}),
+            "num_seeds": len({*seeds}),
+        }
+
+
+def _mean(name: str, values: Any, documents: Any) -> dict[str, float | None]:
+    found = clustered_mean(values, documents)
+    known = found.num_clusters >= FEWEST_CLUSTERS
+    return {
+        name: found.value,
+        f"{name}_low": found.low if known else None,
+        f"{name}_high": found.high if known else None,
+    }

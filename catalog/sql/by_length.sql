@@ -59,24 +59,6 @@ ORDER BY study, position;
 
 COMMENT ON VIEW score_by_length IS
     'Default metric of each task and length, averaged over seeds; NULL unless all seeds are done.';
-COMMENT ON COLUMN score_by_length.metric IS 'Default metric of the task; NULL if no seed is done.';
-COMMENT ON COLUMN score_by_length.value IS
-    'Mean of the default metric over all planned seeds; NULL if a seed is not done.';
-COMMENT ON COLUMN score_by_length.lowest IS
-    'Value of the seed with the lowest value; NULL if a seed is not done.';
-COMMENT ON COLUMN score_by_length.highest IS
-    'Value of the seed with the highest value; NULL if a seed is not done.';
-COMMENT ON COLUMN score_by_length.unit IS
-    'Unit of the value: accuracy (0 to 1), perplexity or nats; NULL if no cell is done.';
-COMMENT ON COLUMN score_by_length.higher_is_better IS
-    'True if a higher value is better, false if a lower value is better; NULL if no cell is done.';
-COMMENT ON COLUMN score_by_length.num_planned IS 'Number of planned seeds.';
-COMMENT ON COLUMN score_by_length.value_of_done IS
-    'Mean over the seeds that are done, even if some are missing; not comparable with other means. NULL if no seed is done.';
-COMMENT ON COLUMN score_by_length.missing IS
-    'Status, number and reason of the seeds that are not done; NULL if all are done.';
-COMMENT ON COLUMN score_by_length.rank IS
-    'Rank by value, 1 for the best, among the methods with a value and the same task set; NULL without a value.';
 
 CREATE VIEW benchmark_by_length AS
 WITH means AS (
@@ -157,28 +139,6 @@ ORDER BY study, position;
 
 COMMENT ON VIEW benchmark_by_length IS
     'Mean of each benchmark at each length over its tasks and seeds; NULL unless all of them are done.';
-COMMENT ON COLUMN benchmark_by_length.value IS
-    'Mean of the default metrics over all planned tasks and seeds; NULL if a cell is not done.';
-COMMENT ON COLUMN benchmark_by_length.unit IS
-    'Unit of the value: accuracy (0 to 1), perplexity or nats; NULL if no cell is done.';
-COMMENT ON COLUMN benchmark_by_length.higher_is_better IS
-    'True if a higher value is better, false if a lower value is better; NULL if no cell is done.';
-COMMENT ON COLUMN benchmark_by_length.status IS
-    'done if all cells are done; otherwise the states of the other cells (failed, missing, unavailable), separated by commas.';
-COMMENT ON COLUMN benchmark_by_length.num_done IS
-    'Number of cells (tasks times seeds) that are done.';
-COMMENT ON COLUMN benchmark_by_length.num_planned IS
-    'Number of planned cells (tasks times seeds), including unavailable ones.';
-COMMENT ON COLUMN benchmark_by_length.value_of_done IS
-    'Mean over the cells that are done, even if some are missing; not comparable with other means. NULL if no cell is done.';
-COMMENT ON COLUMN benchmark_by_length.missing IS
-    'Status, task, seeds and reason of the cells that are not done; NULL if all are done.';
-COMMENT ON COLUMN benchmark_by_length.rank IS
-    'Rank by value, 1 for the best, among the methods with a value and the same task set; NULL without a value.';
-COMMENT ON COLUMN benchmark_by_length.is_best IS
-    'True for the best of at least two methods with a value at this length. False for all if their task sets differ.';
-COMMENT ON COLUMN benchmark_by_length.has_usual_tasks IS
-    'True if the task set is the most frequent one of the benchmark at this length; of equally frequent ones, the first planned.';
 
 CREATE VIEW lost_and_gained AS
 WITH measured AS (
@@ -233,14 +193,3 @@ ORDER BY study, position;
 
 COMMENT ON VIEW lost_and_gained IS
     'What each method costs within the trained context and gains at the target, in the same unit, against the model without a method.';
-COMMENT ON COLUMN lost_and_gained.within_length IS
-    'Longest evaluated length within the trained context, in tokens.';
-COMMENT ON COLUMN lost_and_gained.lost IS
-    'How much worse than the base model the method is at within_length; negative if it is better.';
-COMMENT ON COLUMN lost_and_gained.beyond_length IS 'Target context of the study, in tokens.';
-COMMENT ON COLUMN lost_and_gained.gained IS
-    'How much better than the base model the method is at beyond_length; negative if it is worse.';
-COMMENT ON COLUMN lost_and_gained.unit IS
-    'Unit of both: nats per token (of the logarithm of a perplexity), or the benchmark''s own.';
-COMMENT ON COLUMN lost_and_gained.train_tokens IS
-    'Tokens of the fine-tuning of one seed; NULL if the study does not fine-tune the weights.';

@@ -1,6 +1,6 @@
 -- Comparisons of methods, with intervals and tests. Bootstraps and tests need more than SQL, so the
 -- package catalog/comparisons fills the tables when the catalog is built. They have their own
--- schema, because `logical_digest` covers only schema `store`: what the studies computed.
+-- schema, because schema `store` contains only what the studies computed.
 
 CREATE SCHEMA compared;
 
@@ -179,80 +179,6 @@ ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other
 
 COMMENT ON VIEW paired_difference IS
     'Differences between two methods on the same prompts, over all tasks of a benchmark that both have. Single tasks are compared with the base model only. Each pair has two rows.';
-COMMENT ON COLUMN paired_difference.other_method IS
-    'Label of the method with which the first one is compared.';
-COMMENT ON COLUMN paired_difference.other_frozen IS
-    'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
-COMMENT ON COLUMN paired_difference.task IS
-    'Name of the task within the benchmark; NULL for the mean over several tasks.';
-COMMENT ON COLUMN paired_difference.is_all_tasks IS
-    'True for the comparison over all tasks of the benchmark that both methods have; false for a single one of several tasks.';
-COMMENT ON COLUMN paired_difference.difference IS
-    'value minus other_value: difference of the two methods'' means, in the unit.';
-COMMENT ON COLUMN paired_difference.ci_low IS
-    'Lower bound of the 95 % interval of the difference. In the families primary and short context all intervals of an entry hold together in 95 % of studies; an exploratory interval holds alone. NULL with too few documents or prompts, or if the methods have equal scores.';
-COMMENT ON COLUMN paired_difference.ci_high IS
-    'Upper bound of the 95 % interval of the difference, like ci_low.';
-COMMENT ON COLUMN paired_difference.p_value IS
-    'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
-COMMENT ON COLUMN paired_difference.p_adjusted IS
-    'P-value after the correction for looks (p_value * 0.05 / level) and for the family: over documents a joint test of all comparisons of an entry by sign flips (Westfall and Young), over training seeds Holm''s, for exploratory ones Benjamini and Hochberg''s q. In the family primary it is at least that of the first undecided entry before.';
-COMMENT ON COLUMN paired_difference.verdict IS
-    'better or worse (p_adjusted up to 0.05), the same (equal on every document), too few (the seeds, documents or prompts could not decide even the largest possible difference) or undecided.';
-COMMENT ON COLUMN paired_difference.explained_by IS
-    'Controls that explain a difference (verdict better or worse): no_context, local_context or both. On the control prompts the methods differ significantly in the same direction (p up to 0.05, uncorrected), and the 95 % interval of the paired difference of score minus control score reaches 0. NULL if no control explains it or none was measured.';
-COMMENT ON COLUMN paired_difference.verdict_on_checkpoints IS
-    'Verdict of the second test, for other prompts on these checkpoints; NULL unless generalises_to is training seeds.';
-COMMENT ON COLUMN paired_difference.checkpoints_p IS
-    'P-value of the second test, corrected like p_adjusted; NULL unless generalises_to is training seeds.';
-COMMENT ON COLUMN paired_difference.checkpoints_low IS
-    'Lower bound of the 95 % interval of the second test.';
-COMMENT ON COLUMN paired_difference.checkpoints_high IS
-    'Upper bound of the 95 % interval of the second test.';
-COMMENT ON COLUMN paired_difference.smallest_detectable IS
-    'Smallest true difference that the test detects with 80 % power at the level of its interval; NULL if none up to an accuracy of 1 or twice the perplexity is detectable, or all differences are 0.';
-COMMENT ON COLUMN paired_difference.num_needed IS
-    'For an undecided comparison: the number of training seeds (if generalises_to is training seeds) or else of independent documents or prompts with which the test detects a true difference of this size with 80 % power. NULL for other comparisons, above 10,000, or if the spread is unknown.';
-COMMENT ON COLUMN paired_difference.family IS
-    'Set of comparisons that p_adjusted is corrected for: primary (one registered entry of expects after the other), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
-COMMENT ON COLUMN paired_difference.rank IS
-    'Index of the registered entry in the family primary, counted from 0; NULL in other families.';
-COMMENT ON COLUMN paired_difference.blocked_by IS
-    'Index of the undecided entry because of which this one is not tested; NULL if it is.';
-COMMENT ON COLUMN paired_difference.skewness IS
-    'Skewness of the documents'' differences. Beyond 1 with fewer than 40 documents the test finds too many false differences: with 16 documents in 18 % of simulated studies instead of 5 %.';
-COMMENT ON COLUMN paired_difference.num_comparisons IS
-    'Number of comparisons that are corrected together and differ in their scores.';
-COMMENT ON COLUMN paired_difference.num_clusters IS
-    'Number of independent observations: all samples of one document, or of one prompt in all seeds, count as one.';
-COMMENT ON COLUMN paired_difference.num_samples IS
-    'Number of scored prompts or text windows of each method, over all seeds.';
-COMMENT ON COLUMN paired_difference.num_seeds IS
-    'Number of common training runs; seeds with the same checkpoints count as one.';
-COMMENT ON COLUMN paired_difference.look IS
-    'Number of the look that tests the comparison, counted from 1: the last one whose seeds are done for both methods, or the look that settled it. NULL if the study has no looks.';
-COMMENT ON COLUMN paired_difference.look_seeds IS
-    'Number of the study''s seeds at this look; NULL if the study has no looks.';
-COMMENT ON COLUMN paired_difference.level IS
-    'Significance level of this look: the part of 0.05 that it may spend; 0.05 if the study has no looks.';
-COMMENT ON COLUMN paired_difference.lowest IS 'Difference in the seed in which it is lowest.';
-COMMENT ON COLUMN paired_difference.highest IS 'Difference in the seed in which it is highest.';
-COMMENT ON COLUMN paired_difference.num_better IS
-    'Number of documents or prompts on which the method is better than the other.';
-COMMENT ON COLUMN paired_difference.num_worse IS
-    'Number of documents or prompts on which the method is worse than the other.';
-COMMENT ON COLUMN paired_difference.value IS
-    'Mean of the method over the tasks and seeds that both methods have; the geometric mean for perplexities.';
-COMMENT ON COLUMN paired_difference.other_value IS
-    'Mean of the other method over the tasks and seeds that both methods have; the geometric mean for perplexities.';
-COMMENT ON COLUMN paired_difference.metric IS 'Default metric of the benchmark.';
-COMMENT ON COLUMN paired_difference.unit IS
-    'Unit of both values and their difference: accuracy (0 to 1), perplexity or nats.';
-COMMENT ON COLUMN paired_difference.other_exact_attention IS
-    'True if every token attends to all earlier tokens with the other method.';
-COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both methods have, separated by commas.';
-COMMENT ON COLUMN paired_difference.generalises_to IS
-    'What p-value and interval generalise to: training seeds (and prompts, if all seeds answer the same ones); one training run (other prompts, for these weights only); or prompts, if neither method was trained.';
 
 CREATE VIEW same_computation AS
 SELECT study, base_model, method, frozen, other_method, other_frozen, variant, other_variant
@@ -264,9 +190,6 @@ ORDER BY ALL;
 
 COMMENT ON VIEW same_computation IS
     'Pairs of variants that are the same computation under two names: equal in every comparison, one of which is on text. Equal accuracies alone prove nothing, because many methods answer every prompt.';
-COMMENT ON COLUMN same_computation.other_method IS 'Label of the second method.';
-COMMENT ON COLUMN same_computation.other_frozen IS
-    'True if the second method is applied without fine-tuning, false if the model was fine-tuned with it.';
 
 CREATE TABLE compared.prediction (
     study VARCHAR NOT NULL,
@@ -309,27 +232,6 @@ CREATE VIEW perplexity_agreement AS FROM compared.perplexity_agreement ORDER BY 
 
 COMMENT ON VIEW perplexity_agreement IS
     'Rank correlation, over methods, of perplexity and downstream score (LCEG''s Figure 4), for all methods and for those with exact attention.';
-COMMENT ON COLUMN perplexity_agreement.benchmark IS 'Registered name of the downstream benchmark.';
-COMMENT ON COLUMN perplexity_agreement.methods IS
-    'Methods that are compared: all, or exact attention. The latter exists only if some method approximates attention; such methods can have low perplexity without reading the context.';
-COMMENT ON COLUMN perplexity_agreement.num_methods IS
-    'Number of methods with both scores over the usual tasks; methods with equal scores count once.';
-COMMENT ON COLUMN perplexity_agreement.spearman IS
-    'Spearman''s rank correlation, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
-COMMENT ON COLUMN perplexity_agreement.spearman_low IS
-    'Lower bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.spearman_high IS
-    'Upper bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.kendall IS
-    'Kendall''s tau-b, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
-COMMENT ON COLUMN perplexity_agreement.kendall_low IS
-    'Lower bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.kendall_high IS
-    'Upper bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.p_value IS
-    'Two-sided p-value, for the hypothesis of unrelated orders, by Kendall''s test or, if larger, a jackknife over families of methods; NULL if all perplexities or all scores are equal, or with fewer than four families.';
-COMMENT ON COLUMN perplexity_agreement.p_adjusted IS
-    'P-value after Holm''s correction for all rows of the study and base model.';
 
 CREATE VIEW registrations AS
 SELECT DISTINCT study, version, registered_at, results_before, hypothesis, looks, sha256
@@ -338,15 +240,6 @@ ORDER BY study, version;
 
 COMMENT ON VIEW registrations IS
     'Versions of a study''s hypothesis and expectations (`expects`). A run registers each new version before it computes anything.';
-COMMENT ON COLUMN registrations.version IS 'Number of the version, counted from 1.';
-COMMENT ON COLUMN registrations.registered_at IS 'Time at which a run first saw this version (UTC).';
-COMMENT ON COLUMN registrations.results_before IS
-    'Number of the study''s cells that were done at that time: 0 if the version was written before any result.';
-COMMENT ON COLUMN registrations.hypothesis IS
-    'Hypothesis of this version; NULL if the study states none.';
-COMMENT ON COLUMN registrations.looks IS
-    'Numbers of seeds after which the study tests the comparisons; NULL if it tests them only after all seeds.';
-COMMENT ON COLUMN registrations.sha256 IS 'Digest of hypothesis, expectations and looks.';
 
 -- What an expectation says, without its words and its place in the order.
 CREATE MACRO compared.identity(e) AS row(
@@ -485,11 +378,6 @@ CREATE VIEW amendments AS FROM history.amendment ORDER BY study, amended_at, cha
 
 COMMENT ON VIEW amendments IS
     'Changes of a study''s design after its first result: seeds, methods, benchmarks, lengths, numbers of samples and expectations that were added or dropped.';
-COMMENT ON COLUMN amendments.amended_at IS
-    'Time at which a run first saw the changed study (UTC).';
-COMMENT ON COLUMN amendments.results_before IS
-    'Number of the study''s cells that were done at that time.';
-COMMENT ON COLUMN amendments.change IS 'Change in words.';
 
 CREATE VIEW claims AS
 SELECT
@@ -509,86 +397,9 @@ ORDER BY claim, study, base_model;
 
 COMMENT ON VIEW claims IS
     'Published claims that studies test (`claim` of an entry of `expects`), with the number of comparisons by outcome.';
-COMMENT ON COLUMN claims.claim IS 'Claim in words, as the study files write it.';
-COMMENT ON COLUMN claims.num_comparisons IS
-    'Number of comparisons with which the study tests the claim; the other counts add up to it.';
-COMMENT ON COLUMN claims.num_confirmed IS 'Number of comparisons with the outcome confirmed.';
-COMMENT ON COLUMN claims.num_contradicted IS
-    'Number of comparisons with the outcome contradicted.';
-COMMENT ON COLUMN claims.num_on_one_run IS
-    'Number of comparisons that were decided on one training run only: no finding about the methods.';
-COMMENT ON COLUMN claims.num_undecided IS
-    'Number of comparisons with the outcome undecided or too few.';
-COMMENT ON COLUMN claims.num_not_measured IS
-    'Number of comparisons with the outcome not measured.';
 
 COMMENT ON VIEW expectations IS
     'Comparisons that a study''s `expects` predicts, and the comparisons with the base model within its trained context that every study makes, each with its measured difference and outcome.';
-COMMENT ON COLUMN expectations.entry IS
-    'Index of the entry in `expects`, counted from 0; NULL for the comparisons that every study makes.';
-COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
-COMMENT ON COLUMN expectations.claim IS
-    'Published claim that the expectation tests; NULL if the study names none.';
-COMMENT ON COLUMN expectations.expected IS
-    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin. predicts means that perplexity orders the methods as the benchmark does ; the columns of methods are then NULL, and difference is the mean of Kendall''s tau over documents.';
-COMMENT ON COLUMN expectations.margin IS
-    'Margin in the unit of the difference, or as a fraction of the other method''s perplexity; NULL for better, worse and predicts.';
-COMMENT ON COLUMN expectations.other_method IS
-    'Label of the method with which the first one is compared.';
-COMMENT ON COLUMN expectations.other_frozen IS
-    'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
-COMMENT ON COLUMN expectations.outcome IS
-    'confirmed or contradicted: for better and worse by the verdict, with a margin if the interval lies within or beyond it. on one training run: decided, but only for these weights. too few: no difference could have been decided. Otherwise undecided, or not measured.';
-COMMENT ON COLUMN expectations.difference IS
-    'Mean of the method minus mean of the other, as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.ci_low IS
-    'Lower bound of the difference''s 95 % interval, as in paired_difference.';
-COMMENT ON COLUMN expectations.ci_high IS
-    'Upper bound of the difference''s 95 % interval, as in paired_difference.';
-COMMENT ON COLUMN expectations.other_value IS
-    'Mean of the other method, as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.p_adjusted IS
-    'P-value as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.verdict IS
-    'Verdict of the comparison, as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.tasks IS
-    'Tasks that both methods have, separated by commas; NULL if not measured.';
-COMMENT ON COLUMN expectations.family IS
-    'Comparisons that p_adjusted is corrected for, as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.is_ratio IS
-    'True if the margin is a fraction of the other method''s score; NULL if not measured.';
-COMMENT ON COLUMN expectations.generalises_to IS
-    'What the comparison generalises to, as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.num_needed IS
-    'For the outcome undecided: the number of training seeds or documents (see generalises_to) that would decide the expectation with 80 % power if the true difference equals the measured one. NULL for other outcomes, above 10,000, or if the spread is unknown.';
-COMMENT ON COLUMN expectations.metric IS
-    'Metric of the benchmark that is compared; NULL if not measured.';
-COMMENT ON COLUMN expectations.rank IS
-    'Index of the entry in the registered order, counted from 0; NULL for amendments and for the comparisons that every study makes.';
-COMMENT ON COLUMN expectations.weight IS
-    'Share of 0.05 with which the entry is tested; NULL in a fixed sequence.';
-COMMENT ON COLUMN expectations.blocked_by IS
-    'Index of the undecided entry because of which this one is not tested; NULL if it is.';
-COMMENT ON COLUMN expectations.is_registered IS
-    'True if the expectation was registered before the study''s first result; others are exploratory.';
-COMMENT ON COLUMN expectations.withdrawn_after IS
-    'Number of the study''s results when the expectation was removed from the study file; NULL if it is there.';
-COMMENT ON COLUMN expectations.among IS
-    'Variants over which perplexity predicts the benchmark; NULL for all with exact attention.';
-COMMENT ON COLUMN expectations.verdict_on_checkpoints IS
-    'Verdict for other prompts on these checkpoints, as in paired_difference.';
-COMMENT ON COLUMN expectations.registered_at IS
-    'Time at which a run first saw this expectation (UTC); NULL if unknown.';
-COMMENT ON COLUMN expectations.results_before IS
-    'Number of the study''s cells that were done at that time; NULL if unknown.';
-COMMENT ON COLUMN expectations.look IS 'Number of the look, as in paired_difference.';
-COMMENT ON COLUMN expectations.level IS 'Level of the look, as in paired_difference.';
-COMMENT ON COLUMN expectations.num_seeds IS
-    'Number of the study''s seeds at the look; NULL if the study has no looks.';
-COMMENT ON COLUMN expectations.settled_seeds IS
-    'Number of seeds of the look that settled the comparison, so that later seeds do not change its outcome; NULL if no look has.';
-COMMENT ON COLUMN expectations.settled_at IS
-    'Time of the look that settled the comparison (UTC); NULL if no look has.';
 
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,
@@ -616,25 +427,6 @@ CREATE VIEW effective_length AS FROM compared.effective_length ORDER BY rowid;
 
 COMMENT ON VIEW effective_length IS
     'Longest context length up to which each method reaches a threshold, for three definitions of the threshold (column rule).';
-COMMENT ON COLUMN effective_length.rule IS
-    'kept: 90 % of the base model''s accuracy, or 110 % of its perplexity, at the longest evaluated length within its trained context. ruler: an accuracy of 0.856, as in RULER. nolima: 85 % of the method''s own highest accuracy within the trained context, as in NoLiMa.';
-COMMENT ON COLUMN effective_length.tokens IS
-    'Longest evaluated length in tokens up to which the mean over seeds reaches the threshold at every length; 0 if none.';
-COMMENT ON COLUMN effective_length.ci_low IS
-    'Lower bound of the 95 % interval of tokens: an evaluated length or 0.';
-COMMENT ON COLUMN effective_length.ci_high IS
-    'Upper bound of the 95 % interval of tokens: an evaluated length or 0. If it is the longest one, the true length may be longer.';
-COMMENT ON COLUMN effective_length.longest IS
-    'Longest length in tokens that is done together with all shorter ones.';
-COMMENT ON COLUMN effective_length.num_lengths IS
-    'Number of evaluated lengths up to the column longest.';
-COMMENT ON COLUMN effective_length.num_seeds IS 'Number of seeds behind the means.';
-COMMENT ON COLUMN effective_length.threshold IS
-    'Score that the method must reach by this rule.';
-COMMENT ON COLUMN effective_length.unit IS
-    'Unit of the threshold: accuracy (0 to 1), perplexity or nats.';
-COMMENT ON COLUMN effective_length.higher_is_better IS
-    'True if the threshold is a minimum (accuracy), false if it is a maximum (perplexity).';
 
 CREATE VIEW perplexity_vs_downstream AS
 SELECT
@@ -657,12 +449,6 @@ ORDER BY d.study, d.base_model, d.eval_length, d.benchmark, d.method, d.frozen;
 
 COMMENT ON VIEW perplexity_vs_downstream IS
     'Perplexity and downstream score of each method at the same length: the points behind perplexity_agreement.';
-COMMENT ON COLUMN perplexity_vs_downstream.perplexity IS
-    'Mean over tasks and seeds of the alphabetically first benchmark that measures perplexity at this length; lower is better.';
-COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS
-    'Registered name of the downstream benchmark.';
-COMMENT ON COLUMN perplexity_vs_downstream.value IS
-    'Mean downstream score over tasks and seeds; higher is better.';
 
 CREATE TABLE compared.nll_difference (
     study VARCHAR NOT NULL,
@@ -686,17 +472,6 @@ CREATE VIEW nll_against_base AS FROM compared.nll_difference ORDER BY rowid;
 
 COMMENT ON VIEW nll_against_base IS
     'Difference of each method''s negative log-likelihood (NLL) from the base model''s on the same tokens, by band of token positions; negative is better.';
-COMMENT ON COLUMN nll_against_base.band_start IS
-    'First token position of the band, counted from 0: either 0, or 1, 2, 4, ... times the trained context.';
-COMMENT ON COLUMN nll_against_base.band_end IS 'First token position after the band.';
-COMMENT ON COLUMN nll_against_base.difference IS
-    'Mean difference over the bins of the band, in nats per token; NULL if no bin has both values.';
-COMMENT ON COLUMN nll_against_base.ci_low IS
-    'Lower bound of the difference''s 95 % interval, by bootstrap over bins: for other tokens of this text, not for other texts. NULL with one bin.';
-COMMENT ON COLUMN nll_against_base.ci_high IS
-    'Upper bound of the difference''s 95 % interval, by bootstrap over bins: for other tokens of this text, not for other texts. NULL with one bin.';
-COMMENT ON COLUMN nll_against_base.num_bins IS
-    'Number of bins of positions in which both have a value.';
 
 CREATE TABLE compared.retrieval_by_depth (
     study VARCHAR NOT NULL,
@@ -726,24 +501,6 @@ CREATE VIEW retrieval_by_depth AS FROM compared.retrieval_by_depth ORDER BY rowi
 
 COMMENT ON VIEW retrieval_by_depth IS
     'Accuracy and margin with which each method retrieves keys, by depth and distance of the key, over all done seeds. For benchmarks that compare the right key with absent keys (multi_key).';
-COMMENT ON COLUMN retrieval_by_depth.depth_from IS
-    'First depth of the bin, in per cent of the context; a bin is 20 % wide.';
-COMMENT ON COLUMN retrieval_by_depth.distance IS
-    'Mean number of tokens between the key and the answer.';
-COMMENT ON COLUMN retrieval_by_depth.accuracy IS
-    'Fraction of questions whose greedy answer is the right key.';
-COMMENT ON COLUMN retrieval_by_depth.accuracy_low IS
-    'Lower bound of the accuracy''s 95 % interval over documents; NULL below six documents.';
-COMMENT ON COLUMN retrieval_by_depth.accuracy_high IS
-    'Upper bound of the accuracy''s 95 % interval over documents; NULL below six documents.';
-COMMENT ON COLUMN retrieval_by_depth.margin IS
-    'Mean log-probability of the right key minus that of absent keys, in nats; 0 means that the text does not help.';
-COMMENT ON COLUMN retrieval_by_depth.margin_low IS
-    'Lower bound of the margin''s 95 % interval over documents; NULL below six documents.';
-COMMENT ON COLUMN retrieval_by_depth.margin_high IS
-    'Upper bound of the margin''s 95 % interval over documents; NULL below six documents.';
-COMMENT ON COLUMN retrieval_by_depth.num_samples IS 'Number of questions in the bin.';
-COMMENT ON COLUMN retrieval_by_depth.num_clusters IS 'Number of documents that the questions are about.';
 
 CREATE TABLE compared.paper_agreement (
     study VARCHAR NOT NULL,
@@ -771,26 +528,3 @@ ORDER BY study, base_model, paper, place, num_columns DESC, benchmark, task, eva
 
 COMMENT ON VIEW paper_agreement IS
     'Rank correlation of our order of methods with the paper''s, for each column of a printed table with at least three methods, and for the whole table.';
-COMMENT ON COLUMN paper_agreement.place IS 'Table of the paper.';
-COMMENT ON COLUMN paper_agreement.benchmark IS
-    'Registered name of the benchmark; NULL for the whole table.';
-COMMENT ON COLUMN paper_agreement.task IS
-    'Name of the task within the benchmark, or average; NULL for the whole table.';
-COMMENT ON COLUMN paper_agreement.eval_length IS
-    'Context length of the evaluation in tokens; NULL for a mean over lengths and for the whole table.';
-COMMENT ON COLUMN paper_agreement.num_columns IS
-    'Number of columns: 1 for a single column. For the whole table, all columns with at least three methods; each method''s ranks are averaged over them.';
-COMMENT ON COLUMN paper_agreement.num_methods IS
-    'Number of methods with both scores; for the whole table, with both scores in each of its columns.';
-COMMENT ON COLUMN paper_agreement.spearman IS
-    'Spearman''s rank correlation of our order and the paper''s; NULL if all our scores or all printed ones are equal.';
-COMMENT ON COLUMN paper_agreement.spearman_low IS
-    'Lower bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
-COMMENT ON COLUMN paper_agreement.spearman_high IS
-    'Upper bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
-COMMENT ON COLUMN paper_agreement.kendall IS
-    'Kendall''s tau-b of our order and the paper''s; NULL if all our scores or all printed ones are equal.';
-COMMENT ON COLUMN paper_agreement.kendall_low IS
-    'Lower bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
-COMMENT ON COLUMN paper_agreement.kendall_high IS
-    'Upper bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';

@@ -31,38 +31,6 @@ ORDER BY c.study, c.position, v.verified_at, v.rowid;
 
 COMMENT ON VIEW verifications IS
     'Comparisons of cells that lce verify recomputed with the stored results, one row per study, cell, comparison and metric.';
-COMMENT ON COLUMN verifications.study IS
-    'Name of the study; NULL if no planned study contains the cell any more.';
-COMMENT ON COLUMN verifications.metric IS
-    'Name of the metric; NULL if the cell could not be recomputed.';
-COMMENT ON COLUMN verifications.committed IS
-    'Stored score of the cell; NULL if the stored result lacks the metric.';
-COMMENT ON COLUMN verifications.again IS
-    'Recomputed score of the cell; NULL if the recomputed result lacks the metric.';
-COMMENT ON COLUMN verifications.difference IS
-    'Absolute difference of the two scores, in the metric''s unit; NULL if one is missing.';
-COMMENT ON COLUMN verifications.num_samples IS
-    'Number of scored prompts or text windows; the larger number if the two results differ.';
-COMMENT ON COLUMN verifications.num_same_samples IS
-    'Number of prompts or text windows whose samples are equal in every field.';
-COMMENT ON COLUMN verifications.largest_sample_difference IS
-    'Largest absolute difference of a sample''s two scores; NULL without samples.';
-COMMENT ON COLUMN verifications.largest_nll_difference IS
-    'Largest absolute difference of the two mean NLLs of a bin of positions, in nats; NULL without bins.';
-COMMENT ON COLUMN verifications.identical IS
-    'True if scores, samples, NLLs and arrays are bit-identical.';
-COMMENT ON COLUMN verifications.agrees IS
-    'True if every score, sample score and NLL is within the tolerance.';
-COMMENT ON COLUMN verifications.tolerance IS
-    'Largest relative difference at which two values agree.';
-COMMENT ON COLUMN verifications.same_environment IS
-    'True if code, libraries and hardware are those of the stored result.';
-COMMENT ON COLUMN verifications.environment IS
-    'Id of the environment of the recomputation; environments lists it only if artifacts were made in it.';
-COMMENT ON COLUMN verifications.error IS
-    'Reason why the cell could not be recomputed; NULL if it was.';
-COMMENT ON COLUMN verifications.committed_at IS 'Time at which the stored cell was finished (UTC).';
-COMMENT ON COLUMN verifications.verified_at IS 'Time of the comparison (UTC).';
 
 CREATE VIEW control_violations AS
 WITH RECURSIVE
@@ -249,15 +217,3 @@ ORDER BY study, factor, base_model, benchmark, task, eval_length, among, rank;
 
 COMMENT ON VIEW control_violations IS
     'Differences, other than the method, between done cells that are compared: one row per study, base model, task, length, factor and deviating value. Empty if everything is controlled.';
-COMMENT ON COLUMN control_violations.factor IS
-    'What differs: benchmark (version and parameters), evaluation (precision, kernel, rotation), data, training tokens, library torch, code of a user''s plug-in, ...';
-COMMENT ON COLUMN control_violations.among IS
-    'Cells that are compared with each other: all, tuned, those of one seed, or those with exact attention.';
-COMMENT ON COLUMN control_violations.value IS
-    'Deviating value of the factor; JSON if it has parts.';
-COMMENT ON COLUMN control_violations.num_cells IS 'Number of cells with the deviating value.';
-COMMENT ON COLUMN control_violations.methods IS
-    'Labels of the methods of these cells, separated by commas.';
-COMMENT ON COLUMN control_violations.usual IS
-    'Most frequent value of the factor among the compared cells.';
-COMMENT ON COLUMN control_violations.num_usual IS 'Number of cells with the most frequent value.';

@@ -12,8 +12,3 @@ WHERE NOT v.internal AND v.database_name = current_database()
 ORDER BY v.schema_name <> 'main', v.schema_name, v.view_name, c.column_index;
 
 COMMENT ON VIEW view_columns IS 'Columns of all views and what they mean, one row each.';
-COMMENT ON COLUMN view_columns.view_name IS 'Name of the view.';
-COMMENT ON COLUMN view_columns.column_name IS 'Name of the column.';
-COMMENT ON COLUMN view_columns.data_type IS 'Data type of the column.';
-COMMENT ON COLUMN view_columns.comment IS 'What the column contains.';
-COMMENT ON COLUMN view_columns.view_comment IS 'What the view contains.';

@@ -109,36 +109,3 @@ ORDER BY study, position;
 
 COMMENT ON VIEW overview IS
     'One row per method: each benchmark''s mean over its tasks and seeds; NULL if a cell is not done or the study lacks the benchmark.';
-COMMENT ON COLUMN overview.perplexity IS 'Perplexity at the target context; lower is better.';
-COMMENT ON COLUMN overview.needle IS
-    'Needle retrieval at the target context: share found (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.passkey IS
-    'Passkey retrieval at the target context: share found (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.many_shot IS
-    'Many-shot accuracy at the target context (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.longbench IS
-    'Mean LongBench score at the target context (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.ruler IS
-    'Mean RULER score at the target context (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.num_seeds IS 'Number of seeds with a done cell at the target context.';
-COMMENT ON COLUMN overview.perplexity_longest IS 'Perplexity at longest_length; lower is better.';
-COMMENT ON COLUMN overview.needle_longest IS
-    'Needle retrieval at longest_length: share found (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.passkey_longest IS
-    'Passkey retrieval at longest_length: share found (0 to 1); higher is better.';
-COMMENT ON COLUMN overview.target_context IS
-    'Context length in tokens at which the study compares its methods; cells has the one that each method extends to.';
-COMMENT ON COLUMN overview.longest_length IS
-    'Longest length, in tokens, at which the study evaluates a benchmark of kind text or retrieval; NULL without such benchmarks.';
-COMMENT ON COLUMN overview.num_missing IS
-    'Number of the method''s cells at all lengths that failed or are not computed yet.';
-COMMENT ON COLUMN overview.num_unavailable IS
-    'Number of the method''s cells at all lengths that cannot be computed.';
-COMMENT ON COLUMN overview.value_of_done IS
-    'Mean over the cells that are done, by name, for the benchmarks of which cells are missing; not comparable with other means.';
-COMMENT ON COLUMN overview.value_by_benchmark IS
-    'Mean of every benchmark at the target context by its name, and of those of kind text or retrieval at longest_length by name_longest; without benchmarks of which cells are missing.';
-COMMENT ON COLUMN overview.missing IS
-    'Status, cells and reason of everything behind value_by_benchmark that is not done; NULL if all is done.';
-COMMENT ON COLUMN overview.task_set IS
-    'Id of the set of planned tasks, profiles and seeds behind each mean, by name as in value_by_benchmark, as in task_sets.';

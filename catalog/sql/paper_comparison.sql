@@ -103,30 +103,3 @@ ORDER BY study, paper, position, id;
 
 COMMENT ON VIEW paper_comparison IS
     'Our score and the paper''s, if base model, method, fine-tuning, target context, training length, benchmark, profile, tasks and lengths are equal. One row per study and printed figure.';
-COMMENT ON COLUMN paper_comparison.task IS 'Name of the task within the benchmark, or average.';
-COMMENT ON COLUMN paper_comparison.eval_length IS
-    'Context length of the evaluation in tokens; NULL for a mean over lengths.';
-COMMENT ON COLUMN paper_comparison.place IS 'Table that prints the paper''s score.';
-COMMENT ON COLUMN paper_comparison.value IS
-    'Our mean over the same tasks and lengths and all seeds; NULL if a cell is not done.';
-COMMENT ON COLUMN paper_comparison.paper_value IS
-    'Printed score converted to our unit; NULL if no number is printed.';
-COMMENT ON COLUMN paper_comparison.difference IS
-    'Our value minus the paper''s; NULL if one is missing.';
-COMMENT ON COLUMN paper_comparison.rank IS
-    'Our method''s rank, 1 for the best, among the methods with both scores in this column of the table; NULL if a score is missing.';
-COMMENT ON COLUMN paper_comparison.paper_rank IS
-    'Rank of the paper''s score among the same methods, 1 for the best; NULL if a score is missing.';
-COMMENT ON COLUMN paper_comparison.unit IS 'Unit of both scores: accuracy (0 to 1) or perplexity.';
-COMMENT ON COLUMN paper_comparison.metric IS 'Metric of our score; NULL if no cell is done.';
-COMMENT ON COLUMN paper_comparison.num_done IS
-    'Number of our cells behind the value that are done.';
-COMMENT ON COLUMN paper_comparison.num_planned IS
-    'Number of our cells behind the value that are planned.';
-COMMENT ON COLUMN paper_comparison.num_seeds IS 'Number of planned seeds.';
-COMMENT ON COLUMN paper_comparison.printed IS 'Paper''s score as printed.';
-COMMENT ON COLUMN paper_comparison.errata IS
-    'Ids in paper_errata that concern the printed score, separated by spaces; NULL if none.';
-COMMENT ON COLUMN paper_comparison.note IS
-    'How to read the printed score; NULL if it needs no explanation.';
-COMMENT ON COLUMN paper_comparison.id IS 'Id of the printed score in paper_scores.';

@@ -17,15 +17,6 @@ CREATE VIEW paper_tables AS FROM papers.place ORDER BY rowid;
 
 COMMENT ON VIEW paper_tables IS
     'Tables and figures of the papers, each with the view that has its shape, as in FROM lceg.table_2.';
-COMMENT ON COLUMN paper_tables.place IS 'Table or figure of the paper.';
-COMMENT ON COLUMN paper_tables.view IS 'Name of the view, with its schema; NULL if there is none.';
-COMMENT ON COLUMN paper_tables.title IS 'Content of the table or figure.';
-COMMENT ON COLUMN paper_tables.row_axis IS
-    'Columns that identify a row of the view, besides study and source; NULL without a view.';
-COMMENT ON COLUMN paper_tables.column_axis IS
-    'What the value columns of the view stand for; NULL without a view.';
-COMMENT ON COLUMN paper_tables.lengths IS 'Context lengths at which the methods are evaluated.';
-COMMENT ON COLUMN paper_tables.reason IS 'Reason why there is no view; NULL if there is one.';
 
 CREATE VIEW papers.beside AS
 WITH ours AS MATERIALIZED (

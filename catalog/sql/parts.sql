@@ -54,8 +54,3 @@ ORDER BY benchmark, num_parts, parts;
 
 COMMENT ON VIEW task_sets IS
     'Sets of planned tasks, profiles and seeds over which means are taken. Methods are ranked only within one set.';
-COMMENT ON COLUMN task_sets.task_set IS
-    'Id of the set: the first 12 hex digits of the sha256 of the column parts.';
-COMMENT ON COLUMN task_sets.num_parts IS 'Number of parts in the set.';
-COMMENT ON COLUMN task_sets.parts IS
-    'Sorted list of the planned parts, done or not, each as benchmark/task/profile/seed.';

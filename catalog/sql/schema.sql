@@ -1,5 +1,6 @@
 -- Tables of the catalog, filled from the store's records and plans, and macros of the views.
 -- Queries should read the views of the main schema: these tables may change between versions.
+-- The comments of the views' columns are in columns.yaml.
 
 CREATE SCHEMA store;
 
@@ -66,7 +67,7 @@ CREATE TABLE store.expectation (
 COMMENT ON TABLE store.expectation IS
     'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods are about the rank agreement of perplexity and the benchmark; entry is NULL for comparisons with the base model within its trained context, which every study makes.';
 
--- When this home first saw what. `logical_digest` excludes it: it does not depend on results.
+-- When this home first saw what. A schema of its own, because it does not depend on results.
 CREATE SCHEMA history;
 
 CREATE TABLE history.registration (
@@ -129,24 +130,18 @@ COMMENT ON TABLE history.look IS
 
 CREATE TABLE store.cell (
     study VARCHAR NOT NULL,
-    position BIGINT NOT NULL,
-    cell VARCHAR,
     base_model VARCHAR NOT NULL,
     method VARCHAR NOT NULL,
-    frozen BOOLEAN NOT NULL,
-    exact_attention BOOLEAN NOT NULL,
     seed BIGINT NOT NULL,
     benchmark VARCHAR NOT NULL,
     task VARCHAR NOT NULL,
     eval_length BIGINT NOT NULL,
-    profile VARCHAR,
-    train_length BIGINT,
-    target_context BIGINT,
-    checkpoint VARCHAR,
     status VARCHAR NOT NULL,
     reason VARCHAR,
     attempts BIGINT NOT NULL,
     seconds DOUBLE,
+    cell VARCHAR,
+    frozen BOOLEAN NOT NULL,
     tokens BIGINT,
     flops DOUBLE,
     predicted_tokens BIGINT,
@@ -155,12 +150,18 @@ CREATE TABLE store.cell (
     prompt_tokens_min BIGINT,
     prompt_tokens_max BIGINT,
     data VARCHAR,
+    train_length BIGINT,
+    target_context BIGINT,
     family VARCHAR,
-    kind VARCHAR,
     method_name VARCHAR,
     learning_rate DOUBLE,
+    kind VARCHAR,
     train_tokens BIGINT,
-    train_flops DOUBLE
+    train_flops DOUBLE,
+    position BIGINT NOT NULL,
+    exact_attention BOOLEAN NOT NULL,
+    profile VARCHAR,
+    checkpoint VARCHAR
 );
 COMMENT ON TABLE store.cell IS
     'Planned cells with their state, one row per study and cell; position is the order in the study.';
@@ -184,7 +185,6 @@ COMMENT ON TABLE store.trial IS
 
 CREATE TABLE store.search (
     study VARCHAR NOT NULL,
-    search VARCHAR NOT NULL,
     base_model VARCHAR NOT NULL,
     method VARCHAR NOT NULL,
     method_name VARCHAR NOT NULL,
@@ -193,7 +193,8 @@ CREATE TABLE store.search (
     start_loss DOUBLE,
     loss DOUBLE,
     num_trials BIGINT,
-    parameters VARCHAR
+    parameters VARCHAR,
+    search VARCHAR NOT NULL
 );
 COMMENT ON TABLE store.search IS
     'Searches for parameters of methods, one row per study and search.';

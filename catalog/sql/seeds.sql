@@ -27,17 +27,3 @@ CREATE VIEW mean_over_seeds AS FROM compared.mean_over_seeds ORDER BY rowid;
 
 COMMENT ON VIEW mean_over_seeds IS
     'Mean of each task at each length with an interval for other seeds and other prompts, if all seeds are done. The range of the seeds that ran is in score_by_length.';
-COMMENT ON COLUMN mean_over_seeds.value IS
-    'Mean of the default metric over all planned seeds, as in score_by_length.';
-COMMENT ON COLUMN mean_over_seeds.ci_low IS
-    'Lower bound of the mean''s 95 % interval for other seeds and prompts, within the unit''s range. With one seed, for other prompts only. NULL with fewer than six documents (or independent prompts).';
-COMMENT ON COLUMN mean_over_seeds.ci_high IS
-    'Upper bound of the mean''s 95 % interval for other seeds and prompts, within the unit''s range. With one seed, for other prompts only. NULL with fewer than six documents (or independent prompts).';
-COMMENT ON COLUMN mean_over_seeds.num_seeds IS 'Number of seeds with results of their own.';
-COMMENT ON COLUMN mean_over_seeds.seed_sd IS
-    'Estimated standard deviation between seeds, in the unit of the value; NULL with one seed.';
-COMMENT ON COLUMN mean_over_seeds.document_sd IS
-    'Estimated standard deviation between documents (or independent prompts), in the unit of the value.';
-COMMENT ON COLUMN mean_over_seeds.num_documents IS
-    'Number of documents (or independent prompts) in one seed.';
-COMMENT ON COLUMN mean_over_seeds.metric IS 'Default metric of the task.';

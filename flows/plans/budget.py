@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from flows.plans.amounts import GPU_HOURS_OF, error_of
-from flows.plans.pricing import Price, Prices, device_here, prices_of
+from flows.plans.pricing import GPU_HOURS_OF, Price, Prices, device_here, error_of, prices_of
 from flows.terminal import wrapped
 from lce_core import formats
 from lce_core.errors import SpecError

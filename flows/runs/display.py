@@ -1,14 +1,24 @@
-"""Show a run's progress in a terminal, or as a Prefect artifact if the run is deployed."""
+"""Show a run's progress and results in a terminal, or as Prefect artifacts if it is deployed."""
 
 from __future__ import annotations
 
+import io
+import os
+import socket
+import subprocess
+import sys
 import time
-from typing import Protocol
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
 from uuid import UUID
 
 from prefect.artifacts import (
+    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
+    create_table_artifact,
     update_progress_artifact,
 )
 from rich.console import Console, Group
@@ -16,11 +26,25 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from flows.runs.results import show_results
 from flows.runs.run_progress import RunProgress
+from flows.terminal import Terminal
+from lce_core import formats
+from lce_core.environment import for_child
+from lce_core.study.plan import StudyPlan
 from lce_core.study.units import Unit
+from lce_core.study.variants import variant_label
+from lce_core.terminal import WIDTH
+from tasks.projections import refresh
+from tasks.questions import catalog_path, read
+from tasks.tracking import pages_of
 
 ARTIFACT_SECONDS = 5.0
 LINE_SECONDS = 15.0
+_RESULTS = (
+    "SELECT base_model, method, frozen, benchmark, eval_length, value, num_done, num_planned"
+    " FROM benchmark_by_length WHERE study = '{study}' ORDER BY ALL"
+)
 
 
 class Display(Protocol):
@@ -127,3 +151,101 @@ class ArtifactDisplay:
         running = (f"{name}: {line}" for name, line in self._run.running().items())
         text = "\n".join([f"{self._run}, {self._run.time}", *running])
         update_progress_artifact(self._id, progress=100.0 * self._run.done, description=text)
+
+
+class FirstSeedDisplay:
+    """A display that also shows the results of the first seed once all its cells have ended."""
+
+    def __init__(
+        self, display: Display, plan: StudyPlan, units: Sequence[Unit], home: Path
+    ) -> None:
+        self._display, self._plan, self._home = display, plan, home
+        computed = {step.fingerprint for unit in units for step in unit.steps}
+        cells = [cell for cell in plan.cells if cell.step and cell.step.fingerprint in computed]
+        seeds = sorted({cell.seed for cell in cells}, key=plan.study.seeds.index)
+        self._seed = seeds[0] if len(seeds) > 1 else None
+        """The seed whose table is shown, unless fewer than two seeds have cells to compute."""
+        self._unfinished = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
+        self._executor = ThreadPoolExecutor(max_workers=1)
+        self._table: Future[str] | None = None
+
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """After the first seed's last unit, start to build the table."""
+        self._display.finish(*units, failure=failure)
+        ended = {step for unit in units for step in self._unfinished & unit.outputs}
+        self._unfinished -= ended
+        if ended and not self._unfinished:
+            self._table = self._executor.submit(self._text)
+
+    def refresh(self) -> None:
+        """Also show the table once it is ready."""
+        self._display.refresh()
+        if self._table and self._table.done():
+            table, self._table = self._table, None
+            # An error here must not end the run. If its cause persists, the error occurs again and
+            # is raised when the run writes its results to the catalog.
+            error = table.exception()
+            failure = f"the table of seed {self._seed} cannot be shown: {error}"
+            self.show(failure if error else table.result())
+
+    def show(self, text: str) -> None:
+        self._display.show(text)
+
+    def close(self) -> None:
+        """Close the display. A table that is not ready is not shown: that of all seeds follows.
+
+        Wait for the thread that builds it: both the thread and the caller's next step write the
+        catalog.
+        """
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._display.close()
+
+    def _text(self) -> str:
+        refresh(self._home)
+        text = io.StringIO()
+        show_results(self._plan, self._home, Terminal(file=text, width=WIDTH), seed=self._seed)
+        return text.getvalue()
+
+
+def publish_results(study: str, home: Path) -> None:
+    """Create a table of the study's results, a link to its report and one to its MLflow charts."""
+    create_table_artifact(
+        results_table(study, home),
+        key=f"results-{study}",
+        description="Means over seeds and tasks by evaluated length in tokens. 2/3: two of three"
+        " cells are done.",
+    )
+    report = home / "reports" / f"{study}.html"
+    command = [sys.executable, "-m", "dashboards", "--catalog", str(catalog_path(home))]
+    command += ["--study", study, "--out", str(report)]
+    if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
+        where = f"{report} on {socket.gethostname()}. Browsers do not follow links to files: open"
+        create_link_artifact(
+            report.as_uri(),
+            link_text=f"report of {study}",
+            key=f"report-{study}",
+            description=f"{where} the file yourself, or run `lce report {study}`.",
+        )
+    if pages := pages_of(home, study):
+        create_link_artifact(
+            pages.methods,
+            link_text=f"MLflow charts of {study}",
+            key=f"mlflow-{study}",
+            description="One line per method: score against evaluated length.",
+        )
+
+
+def results_table(study: str, home: Path) -> list[dict[str, Any]]:
+    """Return one row per variant and benchmark, with a column per length (or "DONE/PLANNED")."""
+    found: dict[tuple[str, ...], dict[int, str]] = {}
+    for model, method, frozen, benchmark, length, value, done, planned in read(
+        home, _RESULTS.format(study=study)
+    ):
+        row = found.setdefault((model, variant_label(method, frozen), benchmark), {})
+        row[length] = f"{done}/{planned}" if value is None else formats.short_score(value)
+    lengths = sorted({length for row in found.values() for length in row})
+    names = ("base model", "variant", "benchmark")
+    return [
+        dict(zip(names, key, strict=True)) | {f"{n:,}": row.get(n, "") for n in lengths}
+        for key, row in found.items()
+    ]

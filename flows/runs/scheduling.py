@@ -1,6 +1,6 @@
 """The scheduler of a run: whenever a slot is free, it starts the next unit, until none is left.
 
-The caller submits units as Prefect tasks (`flows.runs.submitting`) or in threads.
+The caller submits units as Prefect tasks (`flows.study`) or in threads.
 """
 
 from __future__ import annotations

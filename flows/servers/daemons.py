@@ -166,22 +166,13 @@ def wait_until(
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():
-            raise ServiceError(
-                name,
-                "a process that ended before it was ready",
-                "a running server",
-                f"read {log}, which ends with these lines",
-                tail(log),
-            )
-        if time.monotonic() > limit:
-            raise ServiceError(
-                name,
-                f"no answer after {seconds:.0f} s",
-                "a server that answers",
-                f"read {log}, which ends with these lines",
-                tail(log),
-            )
-        time.sleep(0.05)
+            problem = "a process that ended before it was ready", "a running server"
+        elif time.monotonic() > limit:
+            problem = f"no answer after {seconds:.0f} s", "a server that answers"
+        else:
+            time.sleep(0.05)
+            continue
+        raise ServiceError(name, *problem, f"read {log}, which ends with these lines", tail(log))
 
 
 def answers(url: str, secret: str = "") -> bool:

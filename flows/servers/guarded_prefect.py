@@ -1,4 +1,4 @@
-"""Prefect's server behind a guard: `python -m flows.servers.guarded_prefect --port PORT`.
+"""Prefect's server behind a guard: `python -m flows.servers.guarded_prefect PORT`.
 
 The process serves the same API, pages and services as `prefect server start`. The guard
 (`lce_core.access`) refuses requests with foreign Host or Origin headers or without the secret.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 from flows.servers.ports import LOOPBACK
@@ -34,7 +33,7 @@ _SCHEMA = Schema(
 
 
 def command(port: int) -> list[str]:
-    return [sys.executable, "-m", "flows.servers.guarded_prefect", "--port", str(port)]
+    return [sys.executable, "-m", "flows.servers.guarded_prefect", str(port)]
 
 
 def settings(url: str, secret: str) -> dict[str, str]:
@@ -69,11 +68,7 @@ def mend_prefect(home: Path) -> None:
         set_aside(prefect_database(home), why)
 
 
-def main() -> None:
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    port = parser.parse_args().port
-
+def main(port: int) -> None:
     import uvicorn
     from prefect.server.api.collections import KNOWN_VIEWS
     from prefect.server.api.server import create_app
@@ -104,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -131,8 +131,7 @@ def _start_mlflow(home: Path, port: int) -> Service:
     from tasks.projections import restore_mlflow  # loads DuckDB, which `lce down` does not need
 
     restore_mlflow(home)
-    command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
-    command += ["--home", str(home), "--port", str(port)]
+    command = [sys.executable, "-m", "tasks.tracking.guarded_server", str(home), str(port)]
     environment = {SECRET_VARIABLE: server_secret(home, "mlflow")}
     return launch(home, "mlflow", command, environment, port, f"http://{LOOPBACK}:{port}")
 

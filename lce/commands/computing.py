@@ -90,7 +90,7 @@ def join(
     from flows.settings import joined_machine
     from lce_core.training import launching
     from lce_core.training.run import MODULE
-    from tasks.gpus import leased_gpus, visible_gpus
+    from tasks.machines import leased_gpus, visible_gpus
 
     machines = joined_machine(config, machine_rank)
     least = machines.processes_here if visible_gpus() else 0

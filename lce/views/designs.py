@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from flows.plans.amounts import GPU_HOURS_OF, gpu_seconds
-from flows.plans.pricing import Prices
+from flows.plans.pricing import GPU_HOURS_OF, Prices, gpu_seconds
 from lce.views.plan_view import LONG_SECONDS
 from lce.views.power import Comparison, Options, Test, seed_dependent
 from lce_core import formats

@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.table import Table
 
-from flows.plans.amounts import (
+from flows.plans.pricing import (
+    Prices,
     device_of,
     hours_of,
     time_of,
     tokens_and_time,
 )
-from flows.plans.pricing import Prices
 from flows.terminal import Terminal, plain_table, wrapped
 from lce.views.needs import needs_lines
 from lce.views.planning import Inspection

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from flows.plans.amounts import gpu_seconds
 from flows.plans.plugin_changes import change_lines, check_plugin_changes
-from flows.plans.pricing import Price, Prices, prices_of
+from flows.plans.pricing import Price, Prices, gpu_seconds, prices_of
 from flows.request import as_last_run, compile_request
 from flows.selection import fetching, models_to_fetch, select_cells
 from lce.views.needs import needs_of

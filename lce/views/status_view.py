@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from flows.plans.amounts import device_of, error_of
-from flows.plans.pricing import Prices, time_left
+from flows.plans.pricing import Prices, device_of, error_of, time_left
 from flows.terminal import Terminal
 from lce.views.grid import ASCII, SIGNS, grid_lines
 from lce.views.planning import Inspection

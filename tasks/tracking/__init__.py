@@ -3,8 +3,7 @@
   database        MLflow's database of a store: location, creation, exclusive access
   destinations    which MLflow: the store's own database or a team's server
   projection      writes a study's records as one experiment; registers exported models
-  study_content   the runs of a study; the run of a table row: the mean over its seeds
-  seed_content    the run of a table row at one seed
+  study_content   the runs of a study: for each table row, the mean over its seeds and each seed
   content         the fields of a run
   views           the experiment's description and saved views in the UI
   live            shows training runs in progress
@@ -24,7 +23,7 @@ from tasks.tracking.database import (
     set_aside_if_damaged,
 )
 from tasks.tracking.destinations import TeamServer
-from tasks.tracking.projection import is_current, logical_digest, project, unprojected
+from tasks.tracking.projection import is_current, project, unprojected
 
 __all__ = [
     "EXPERIMENTS_PATH",
@@ -35,7 +34,6 @@ __all__ = [
     "has_usable_database",
     "initialise",
     "is_current",
-    "logical_digest",
     "own_servers",
     "pages_of",
     "project",

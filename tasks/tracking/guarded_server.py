@@ -1,4 +1,4 @@
-"""`python -m tasks.tracking.guarded_server`: MLflow's UI and API of a store, for its owner only.
+"""`python -m tasks.tracking.guarded_server HOME PORT`: MLflow's UI and API, for the owner only.
 
 `mlflow server` would start eight processes for unused jobs, and needs a database of users to ask
 for passwords. This runs MLflow's ASGI application in one process, behind a guard.
@@ -6,8 +6,8 @@ for passwords. This runs MLflow's ASGI application in one process, behind a guar
 
 from __future__ import annotations
 
-import argparse
 import os
+import sys
 import warnings
 from pathlib import Path
 
@@ -52,13 +52,5 @@ def serve(home: Path, port: int, secret: str) -> None:
     uvicorn.run(guarded, host=ADDRESS, port=port, access_log=False)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tasks.tracking.guarded_server")
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--port", type=int, required=True)
-    arguments = parser.parse_args()
-    serve(arguments.home, arguments.port, os.environ.pop(SECRET_VARIABLE))
-
-
 if __name__ == "__main__":
-    main()
+    serve(Path(sys.argv[1]), int(sys.argv[2]), os.environ.pop(SECRET_VARIABLE))

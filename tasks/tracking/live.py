@@ -26,8 +26,7 @@ from tasks.tracking.content import RUN_KEY
 from tasks.tracking.database import runs_of
 from tasks.tracking.destinations import destination
 from tasks.tracking.projection import LIVE, experiment_of, log_metrics
-from tasks.tracking.seed_content import curves
-from tasks.tracking.study_content import read_plan
+from tasks.tracking.study_content import curves, read_plan
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -9,30 +9,28 @@ is imported inside functions, so that `is_current` returns within milliseconds.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.mlflow_pages import experiment_path, note_pages, pages_of
+from catalog.mlflow_pages import note_pages, pages_of
 from catalog.notes import add_to_note, noted
 from catalog.origin import Maker, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from lce_core.store.identity import fingerprint
 from tasks.tracking.content import EXPORT, KIND, NOTE, RUN_KEY, RunContent
-from tasks.tracking.database import note, opened, runs_of
+from tasks.tracking.database import note, runs_of
 from tasks.tracking.destinations import Destination, destination
 from tasks.tracking.study_content import read_plan, run_contents
-from tasks.tracking.views import VIEW_TAGS, description, saved_views
+from tasks.tracking.views import description, saved_views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, Run
 
 _DIGEST = "lce.content_digest"
-_PARENT = "mlflow.parentRunId"
+PARENT = "mlflow.parentRunId"
 LIVE = "lce.live"
 """Tag of live runs: the training run's fingerprint."""
 _MAKER = Maker(
@@ -100,8 +98,8 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
             parent = ids.get(content.parent or "")
             if content.key not in kept:
                 ids[content.key] = _write(client, experiment_id, content, parent, where.tags())
-            elif parent and kept[content.key].data.tags.get(_PARENT) != parent:
-                client.set_tag(ids[content.key], _PARENT, parent)
+            elif parent and kept[content.key].data.tags.get(PARENT) != parent:
+                client.set_tag(ids[content.key], PARENT, parent)
         note_pages(store.home, study, experiment_id, ids, server)
         add_to_note(note(store.home), {where.note_key(study): state})
     return ProjectionReport(len(contents) - len(kept), len(kept), len(outdated))
@@ -114,57 +112,6 @@ def experiment_of(
     """Yield an MLflow client with exclusive write access, and the id of the study's experiment."""
     with where.opened() as client:
         yield client, _experiment(client, where, plan)
-
-
-def logical_digest(home: Path) -> str:
-    """Return a sha256 of all experiments and runs in MLflow, without MLflow's own ids.
-
-    Live runs are left out, because a rebuild does not restore them.
-    """
-    from mlflow.entities import ViewType
-
-    with opened(home) as client:
-        shown = []
-        for experiment in client.search_experiments(view_type=ViewType.ALL):
-            runs = runs_of(client, experiment.experiment_id)
-            runs = [run for run in runs if LIVE not in run.data.tags]
-            keys = {run.info.run_id: run.data.tags.get(RUN_KEY) for run in runs}
-            shown.append(
-                {
-                    "name": experiment.name,
-                    "stage": experiment.lifecycle_stage,
-                    "tags": {
-                        key: text.replace(
-                            experiment_path(experiment.experiment_id), experiment_path("?")
-                        )
-                        for key, text in _own_tags(experiment.tags).items()
-                    },
-                    "runs": sorted((_logical(client, run, keys) for run in runs), key=json.dumps),
-                }
-            )
-    return fingerprint(sorted(shown, key=lambda one: str(one["name"])), "mlflow")
-
-
-def _logical(client: MlflowClient, run: Run, keys: Mapping[str, str | None]) -> dict[str, Any]:
-    points = {key: client.get_metric_history(run.info.run_id, key) for key in run.data.metrics}
-    return {
-        "name": run.info.run_name,
-        "parent": keys.get(run.data.tags.get(_PARENT, "")),
-        "status": run.info.status,
-        "stage": run.info.lifecycle_stage,
-        "time": [run.info.start_time, run.info.end_time],
-        "params": dict(run.data.params),
-        "tags": _own_tags(run.data.tags),
-        "metrics": {
-            k: sorted([p.step, p.timestamp, p.value] for p in v) for k, v in points.items()
-        },
-    }
-
-
-def _own_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    # MLflow adds tags with random values, times and user names; omit them.
-    names = (NOTE, "mlflow.runName", *VIEW_TAGS)
-    return {key: tags[key] for key in tags if key.startswith("lce.") or key in names}
 
 
 def _is_up_to_date(run: Run, contents: list[RunContent]) -> bool:
@@ -214,7 +161,7 @@ def _write(
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
     tags = {**content.tags, **of_store, _DIGEST: content.digest}
-    tags |= {_PARENT: parent} if parent else {}
+    tags |= {PARENT: parent} if parent else {}
     run_id: str = client.create_run(experiment_id, content.start, tags, content.name).info.run_id
     metrics = [Metric(m.key, m.value, m.timestamp, m.step) for m in content.metrics]
     params = [Param(key, value) for key, value in content.params.items()]

@@ -25,13 +25,14 @@ from catalog.build import build_catalog
 from catalog.extraction import _read_parquet
 from catalog.formatting import format_rows
 from catalog.limits import limits
-from catalog.queries import logical_digest, open_catalog, read_blocks, run_query
+from catalog.queries import open_catalog, read_blocks, run_query
 from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import sealed
 from tests.support.catalogs.sample_store import STUDY
+from tests.support.digests import catalog_digest
 from tests.support.repository import ROOT
 
 DOCUMENT = ROOT / "docs" / "catalog.md"
@@ -203,7 +204,7 @@ def test_a_reader_keeps_its_snapshot_while_a_catalog_without_a_lost_cell_is_swap
 ):
     path = build_catalog(copied)
     assert path == copied.home / "catalog.duckdb"
-    assert logical_digest(path) == logical_digest(catalog)
+    assert catalog_digest(path) == catalog_digest(catalog)
     count = "SELECT count(*) FROM cells WHERE status = 'done'"
     with open_catalog(path) as reader:
         before = reader.execute(count).fetchall()
@@ -211,7 +212,7 @@ def test_a_reader_keeps_its_snapshot_while_a_catalog_without_a_lost_cell_is_swap
         build_catalog(copied)
         assert reader.execute(count).fetchall() == before
         assert run_query(path, count)[1][0][0] == before[0][0] - 1
-    assert logical_digest(path) != logical_digest(catalog)
+    assert catalog_digest(path) != catalog_digest(catalog)
 
 
 @pytest.mark.slow
@@ -225,7 +226,7 @@ def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(copied, c
         builder.start()
     for builder in builders:
         builder.join()
-    assert logical_digest(copied.home / "catalog.duckdb") == logical_digest(catalog)
+    assert catalog_digest(copied.home / "catalog.duckdb") == catalog_digest(catalog)
     assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
 
 

@@ -15,7 +15,6 @@ import pytest
 from scipy import stats
 
 from catalog.comparisons.samples import aggregation_of
-from catalog.queries import logical_digest
 from dashboards.contents import read_contents
 from dashboards.markdown import write_markdown
 from dashboards.report import report_page
@@ -24,6 +23,7 @@ from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.power import mean_power
 from tests.catalog.test_catalog import ask
 from tests.support.catalogs.answered_catalog import TRAINED, Answered, registrations, written
+from tests.support.digests import catalog_digest
 
 SEEDS, TASKS, WINDOWS, PROMPTS = (0, 1, 2), ("code", "prose"), 24, 40
 LEVELS = {("none", True): 2.0, ("pi", False): 1.9, ("yarn", False): 1.6, ("twin", False): 1.6}
@@ -431,7 +431,7 @@ def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path):
     unknown = tmp_path / "unknown.duckdb"
     written(unknown, passkeys(), expects=[early, added], registered=[])
     assert {row["family"] for row in ask(unknown, "FROM expectations")} == {"exploratory"}
-    assert logical_digest(path) == logical_digest(unknown), "depends on results alone"
+    assert catalog_digest(path) == catalog_digest(unknown), "depends on results alone"
     assert [row["results_before"] for row in ask(path, "FROM registrations")] == [0, 0, 5]
 
 

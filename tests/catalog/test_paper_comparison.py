@@ -18,12 +18,12 @@ from scipy import stats
 
 from catalog import build
 from catalog.build import write_tables
-from catalog.queries import logical_digest
 from flows.settings import study_path
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from tests.catalog.test_catalog import ask, compares_with_papers, documented_queries
 from tests.catalog.test_reference import SCORES, Row
+from tests.support.digests import catalog_digest
 
 CONTRADICTED = {"lceg-01", "lceg-02", "lceg-03", "harpe-01", "harpe-02", "yarn-04"}
 
@@ -216,13 +216,13 @@ def test_a_mean_with_a_hole_is_no_number(tmp_path):
 
 
 def test_the_digest_of_what_studies_computed_leaves_the_papers_out(tmp_path, monkeypatch):
-    before = logical_digest(written(tmp_path / "catalog.duckdb", [PI]))
+    before = catalog_digest(written(tmp_path / "catalog.duckdb", [PI]))
     with monkeypatch.context() as without:
         without.setattr("catalog.build.load_papers", lambda connection: None)
         without.setattr("catalog.build._without_rows", build._without_rows.__wrapped__)
         built = written(tmp_path / "catalog.duckdb", [PI])
     assert ask(built, "SELECT count(*) AS n FROM paper_scores") == [{"n": 0}]
-    assert logical_digest(built) == before
+    assert catalog_digest(built) == before
 
 
 TABLE_13 = [

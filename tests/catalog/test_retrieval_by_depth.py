@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import catalog.build
-from catalog.comparisons.depths import retrieval_by_depth
+from catalog.comparisons.positions import retrieval_by_depth
 
 SCHEMA = Path(catalog.build.__file__).parent / "sql" / "schema.sql"
 MARGINS = np.array([[1.0, 3.0], [2.0, 2.0], [0.0, 1.0], [5.0, 3.0], [4.0, 4.0], [1.0, 0.0]])

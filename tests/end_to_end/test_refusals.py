@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.queries import logical_digest
+from tests.support.digests import catalog_digest
 from tests.support.studies import lce, write_study
 
 pytestmark = pytest.mark.slow
@@ -11,11 +11,11 @@ NO_FOLDER = {"name": "jsonl_folder", "domain_names": ["code"]}
 
 
 def test_a_study_without_its_data_is_refused_and_keeps_its_results(home, tmp_path):
-    before = logical_digest(home / "catalog.duckdb")
+    before = catalog_digest(home / "catalog.duckdb")
     output = lce(home, "run", write_study(tmp_path, corpus=NO_FOLDER), status=2)
     assert "folder 'text': got no folder of this name" in output
     assert "--data-folder text=FOLDER" in output
-    assert logical_digest(home / "catalog.duckdb") == before
+    assert catalog_digest(home / "catalog.duckdb") == before
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.queries import logical_digest, run_query
-from tasks import tracking
+from catalog.queries import run_query
+from tests.support.digests import catalog_digest, mlflow_digest
 from tests.support.studies import TINY, TINY_STEPS, computed, lce, scores, write_study
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ Arguments = tuple[str, ...]
 
 def projections(home: Path) -> tuple[str, str]:
     """What the two databases of a store hold; MLflow's of a copied store is made again, empty."""
-    return logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)
+    return catalog_digest(home / "catalog.duckdb"), mlflow_digest(home)
 
 
 def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_as_it_was(

@@ -133,7 +133,7 @@ def test_a_small_form_gives_the_cells_that_no_other_one_has(name, tmp_path):
     small.run()
     study = small.plan.study.study
     small.store.studies.save_plan(study, small.plan.to_json(), "small.yaml")
-    catalog = build_catalog(small.store, tmp_path / "catalog.duckdb")
+    catalog = build_catalog(small.store)
     _, missing = run_query(catalog, "SELECT * FROM missing_cells")
     assert [row[5:] for row in missing] == []
     finite = "SELECT count(DISTINCT cell), bool_and(isfinite(value)) FROM scores"

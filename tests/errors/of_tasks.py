@@ -4,7 +4,7 @@ from flows.settings import make_execution
 from lce_core.errors import ServiceError, SpecError, StoreError
 from lce_core.store.artifacts import Store
 from tasks.ray_engine import cluster
-from tasks.ray_engine.host import WorkerHost
+from tasks.ray_engine.workers import WorkerHost
 from tasks.slots import Slot
 from tasks.tracking import project
 from tasks.workers import Pool

@@ -19,8 +19,7 @@ def guarded_mlflow(home: Path, secret: str, settings: Mapping[str, str]) -> Iter
     """Serve the home's database; yield the server's address."""
     port = unused_port()
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
-    command += ["--home", str(home), "--port", str(port)]
+    command = [sys.executable, "-m", "tasks.tracking.guarded_server", str(home), str(port)]
     env = {**environment(home), SECRET_VARIABLE: secret, **settings}
     with (
         (home / "server.log").open("wb") as log,

@@ -15,7 +15,6 @@ import sqlalchemy
 from typer.testing import CliRunner
 
 from catalog.build import refresh_catalog
-from catalog.queries import logical_digest
 from flows.servers import doctor
 from flows.servers.daemons import environment
 from flows.servers.guarded_prefect import mend_prefect, prefect_damage, prefect_database
@@ -28,6 +27,7 @@ from tasks.projections import rebuild_catalog, rebuild_mlflow, refresh, restore_
 from tasks.questions import answer
 from tasks.tracking.database import artifact_root, opened
 from tests.support.catalogs.sample_store import STUDY
+from tests.support.digests import catalog_digest
 from tests.support.tracked_studies import plan_study
 
 PREFECT_REVISION = "b75d279ba985"
@@ -314,12 +314,12 @@ def test_the_doctor_says_which_catalog_cannot_be_used_and_changes_nothing(home, 
 )
 def test_a_catalog_that_cannot_be_used_is_set_aside_and_made_again(home, harm, again, capsys):
     path = home / "catalog.duckdb"
-    digest = logical_digest(path)
+    digest = catalog_digest(path)
     harm(path)
     before = content(path)
     again(home)
     assert content(kept(path)) == before
-    assert logical_digest(path) == digest
+    assert catalog_digest(path) == digest
     assert one_line(path, capsys.readouterr().err)
     assert damage(home) is None
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from lce_core.errors import StepsFailedError, WorkerLostError
-from tasks import retries
-from tasks.retries import with_retries
+from tasks import units
+from tasks.units import with_retries
 
 
 def failed(kind: str) -> StepsFailedError:
@@ -33,7 +33,7 @@ class Attempts:
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch) -> None:
-    monkeypatch.setattr(retries, "DELAY_SECONDS", [0.0, 0.0])
+    monkeypatch.setattr(units, "DELAY_SECONDS", [0.0, 0.0])
 
 
 def test_transient_failures_are_retried_beyond_the_last_delay():

@@ -79,7 +79,7 @@ def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_s
 
 def test_a_pool_without_training_leaves_gpus_to_others(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
+    monkeypatch.setattr("tasks.machines.LEASE_FOLDER", tmp_path)
     asked = Execution(home=tmp_path, slots=3, processes=4)
     with Pool(asked).open() as pool:
         assert pool.slot_counts == SlotCounts(training=1, evaluation=3, places_per_training=4)

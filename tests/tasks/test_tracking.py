@@ -18,11 +18,16 @@ from lce_core.access import login_link, server_secret
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.training.loss_log import LOG
-from tasks.tracking import database, initialise, is_current, logical_digest, project
+from tasks.tracking import database, initialise, is_current, project
 from tasks.tracking.database import QUIET, artifact_root, tracking_uri
 from tasks.tracking.live import LiveRuns, shown_live
-from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
-from tasks.tracking.study_content import read_plan, run_contents
+from tasks.tracking.study_content import (
+    MAX_CURVE_POINTS,
+    MAX_TELEMETRY_POINTS,
+    read_plan,
+    run_contents,
+)
+from tests.support.digests import mlflow_digest
 from tests.support.studies import move_mlflow, wait_until
 from tests.support.tracked_studies import cell, finetune, plan_study
 
@@ -159,11 +164,11 @@ def _interrupt(client: Any, found: dict[str, Any]) -> None:
 def test_runs_that_were_deleted_cut_off_or_lost_their_parent_are_mended(projected, harm):
     from mlflow import MlflowClient
 
-    digest = logical_digest(projected.home)
+    digest = mlflow_digest(projected.home)
     harm(MlflowClient(tracking_uri(projected.home)), runs(projected))
-    assert logical_digest(projected.home) != digest
+    assert mlflow_digest(projected.home) != digest
     project(projected, "small")
-    assert logical_digest(projected.home) == digest
+    assert mlflow_digest(projected.home) == digest
     assert len(runs(projected)) == 6
 
 
@@ -219,7 +224,7 @@ def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(projec
 
 def test_projecting_twice_even_under_another_name_of_the_place_changes_nothing(projected):
     ids = {run.info.run_id for run in runs(projected).values()}
-    digest = logical_digest(projected.home)
+    digest = mlflow_digest(projected.home)
     link = projected.home.with_name("link")
     link.symlink_to(projected.home)
     for store in (projected, Store(link)):
@@ -227,14 +232,14 @@ def test_projecting_twice_even_under_another_name_of_the_place_changes_nothing(p
         report = project(store, "small")
         assert (report.written, report.kept, report.removed) == (0, 6, 0)
     assert {run.info.run_id for run in runs(projected).values()} == ids
-    assert logical_digest(projected.home) == digest
+    assert mlflow_digest(projected.home) == digest
 
 
 @pytest.mark.parametrize("elsewhere", [None, shutil.move, shutil.copytree])
 def test_mlflow_is_made_again_equal_where_it_was_deleted_or_its_store_moved_or_was_copied(
     projected, elsewhere
 ):
-    digest, other = logical_digest(projected.home), projected
+    digest, other = mlflow_digest(projected.home), projected
     if elsewhere is None:
         shutil.rmtree(projected.home / "mlflow")
     else:
@@ -244,7 +249,7 @@ def test_mlflow_is_made_again_equal_where_it_was_deleted_or_its_store_moved_or_w
     report = project(other, "small")
     assert (report.kept, report.written) == (0, 6)
     assert is_current(other, "small")
-    assert logical_digest(other.home) == digest
+    assert mlflow_digest(other.home) == digest
     places = {run.info.artifact_uri for run in runs(other).values()}
     assert all(place.startswith(artifact_root(other.home).as_uri()) for place in places)
 
@@ -319,7 +324,7 @@ def test_creating_the_database_survives_a_kill_and_a_race(tmp_path):
     for racer in racers:
         racer.join()
     assert [racer.exitcode for racer in racers] == [0, 0]
-    assert logical_digest(tmp_path)
+    assert mlflow_digest(tmp_path)
 
 
 def live_plan(store: Store) -> tuple[dict[str, Any], Step]:
@@ -370,10 +375,10 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(st
     live.close()
     (failed,) = live_runs(store)
     assert failed.info.status == "FAILED"
-    digest = logical_digest(store.home)
+    digest = mlflow_digest(store.home)
     project(store, "small")
     assert len(live_runs(store)) == 1
-    assert logical_digest(store.home) == digest
+    assert mlflow_digest(store.home) == digest
     live = LiveRuns(store, plan, least_seconds=0)
     live.update()
     plan_study(store, seeds=(0,))

@@ -20,7 +20,7 @@ from lce_core.execution import Execution
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
-from tasks.gpus import leased_gpus, visible_gpus
+from tasks.machines import leased_gpus, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.slots import Slot
 from tasks.worker_process import Event, WorkerProcess, _environment
@@ -173,7 +173,7 @@ def test_gpus_are_those_the_environment_names_leased_by_hardware_id(tmp_path, mo
 
 def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
+    monkeypatch.setattr("tasks.machines.LEASE_FOLDER", tmp_path)
     with leased_gpus(least=2, most=2) as first, leased_gpus(least=1, most=8) as second:
         assert len(first) == 2
         assert sorted(first + second) == ["0", "1", "2", "3", "4"]
@@ -189,8 +189,8 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(tmp_path, m
 
 def test_gpus_that_others_use_are_waited_for_until_the_run_has_to_end(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
-    monkeypatch.setattr("tasks.gpus.WAIT_SECONDS", 30.0)
+    monkeypatch.setattr("tasks.machines.LEASE_FOLDER", tmp_path)
+    monkeypatch.setattr("tasks.machines.WAIT_SECONDS", 30.0)
     stop = Stop()
     threading.Timer(0.3, stop.set).start()
     with leased_gpus(1, 1), pytest.raises(KeyboardInterrupt), leased_gpus(1, 1, stop.wait):

@@ -3,8 +3,7 @@
 import pytest
 import yaml
 
-from flows.runs.display import Display
-from flows.runs.first_seed import FirstSeedDisplay
+from flows.runs.display import Display, FirstSeedDisplay
 from flows.settings import make_execution
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store

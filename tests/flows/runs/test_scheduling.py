@@ -118,7 +118,7 @@ def host(tmp_path) -> Host:
 @pytest.fixture
 def eight_gpus(tmp_path, monkeypatch) -> Host:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
-    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
+    monkeypatch.setattr("tasks.machines.LEASE_FOLDER", tmp_path)
     return Host(tmp_path / "home", slots=None, device="auto", processes=8)
 
 

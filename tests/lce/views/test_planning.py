@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.plans import amounts
+from flows.plans import pricing
 from flows.plans.pricing import device_here
 from flows.settings import make_execution, study_path
 from lce.views.plan_view import show
@@ -232,5 +232,5 @@ def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch):
     monkeypatch.setattr("tasks.machines.gpu_name", lambda: "NVIDIA H200")
     assert device_here(execution) == "h200"
     monkeypatch.setattr("tasks.machines.gpu_name", lambda: None)
-    assert device_here(execution) == amounts.GPU_HOURS_OF
+    assert device_here(execution) == pricing.GPU_HOURS_OF
     assert device_here(execution.model_copy(update={"device": "cpu"})) == "cpu"

@@ -1,4 +1,70 @@
--- Data of LCEG's figures. LCEG prints no numbers for them, so every study with the benchmark is
+-- Views of LCEG's Table 7 and figures that are no pivots of printed figures.
+
+-- Its training settings beside those of our training runs, for any base model.
+
+CREATE VIEW lceg.table_7 AS
+WITH paper AS (
+    SELECT
+        paper_method,
+        method,
+        any_value(value) FILTER (setting = 'train_length') AS train_length,
+        any_value(value) FILTER (setting = 'train_tokens') AS train_tokens,
+        any_value(value) FILTER (setting = 'scale') AS scale,
+        any_value(value) FILTER (setting = 'batch_size') AS batch_size,
+        any_value(value) FILTER (setting = 'learning_rate') AS learning_rate,
+        min(id) AS id
+    FROM papers.hyperparameter
+    WHERE paper = 'lceg' AND place = 'Table 7'
+    GROUP BY ALL
+),
+ours AS (
+    SELECT
+        c.study,
+        c.base_model,
+        c.method,
+        any_value((a.spec->>'row_length')::DOUBLE) AS train_length,
+        any_value((a.spec->'training'->>'tokens_per_step')::DOUBLE) AS step_tokens,
+        any_value((a.spec->>'num_steps')::DOUBLE) AS num_steps,
+        any_value(coalesce(
+            a.result->'chosen'->>'learning_rate', a.spec->'training'->>'learning_rate'
+        )::DOUBLE) AS learning_rate
+    FROM store.cell c
+    JOIN store.artifact a ON a.artifact = c.checkpoint AND a.kind = 'finetune'
+    WHERE NOT c.frozen AND c.method IN (SELECT method FROM paper)
+    GROUP BY c.study, c.base_model, c.method
+),
+studies AS (
+    SELECT DISTINCT study FROM ours
+),
+sides AS (
+    SELECT s.study, NULL AS base_model, p.*, 'paper' AS source
+    FROM paper p
+    LEFT JOIN studies s ON true
+    UNION ALL
+    SELECT
+        o.study, o.base_model, p.paper_method, p.method, o.train_length,
+        o.num_steps * o.step_tokens, NULL, o.step_tokens / o.train_length, o.learning_rate, p.id,
+        'ours'
+    FROM paper p
+    JOIN ours o ON o.method = p.method
+)
+SELECT
+    study,
+    base_model,
+    paper_method,
+    method,
+    source,
+    train_length,
+    train_tokens,
+    scale,
+    batch_size,
+    learning_rate
+FROM sides
+ORDER BY study, id, source DESC, base_model;
+
+COMMENT ON VIEW lceg.table_7 IS 'Table 7. Training settings. Lengths: the training length.';
+
+-- Data of its figures. LCEG prints no numbers for them, so every study with the benchmark is
 -- shown, whatever its base model and profile.
 
 CREATE VIEW lceg.figure_1 AS
@@ -28,10 +94,6 @@ ORDER BY study, base_model, method, frozen, task, eval_length, depth;
 
 COMMENT ON VIEW lceg.figure_1 IS
     'Figure 1. Needle retrieval against length and depth, one row per method, length and depth. Lengths: all lengths of the study; the paper has 20 from 1,000 to 62,872.';
-COMMENT ON COLUMN lceg.figure_1.score IS
-    'Share of needles found at this length and depth (0 to 1), over all seeds; NULL if a seed is not done.';
-COMMENT ON COLUMN lceg.figure_1.num_samples IS
-    'Number of needle prompts at this length and depth, in the seeds that are done.';
 
 CREATE VIEW lceg.figure_2 AS
 SELECT
@@ -50,13 +112,6 @@ ORDER BY study, base_model, method, frozen, eval_length, shots;
 
 COMMENT ON VIEW lceg.figure_2 IS
     'Figure 2. Many-shot accuracy against shots. Lengths: the context that the shots must fit in; in the paper, the base model''s own or the target.';
-COMMENT ON COLUMN lceg.figure_2.shots IS 'Number of examples before the question.';
-COMMENT ON COLUMN lceg.figure_2.accuracy IS
-    'Mean accuracy over seeds (0 to 1); NULL if a seed is not done.';
-COMMENT ON COLUMN lceg.figure_2.eval_length IS
-    'Context length in tokens that the shots must fit in.';
-COMMENT ON COLUMN lceg.figure_2.missing IS
-    'Status, number and reason of the seeds that are not done; NULL if all are done.';
 
 CREATE VIEW lceg.figure_3 AS
 SELECT
@@ -73,10 +128,6 @@ WHERE benchmark = 'nll_by_position';
 
 COMMENT ON VIEW lceg.figure_3 IS
     'Figure 3. Negative log-likelihood (NLL) by position. Lengths: all lengths of the study; the paper has 64k for the base, NTK-32K and YaRN.';
-COMMENT ON COLUMN lceg.figure_3.task IS 'Name of the text that is scored.';
-COMMENT ON COLUMN lceg.figure_3.eval_length IS 'Length of a text window in tokens.';
-COMMENT ON COLUMN lceg.figure_3.nll IS
-    'Mean negative log-likelihood of the tokens in the bin over seeds, in nats per token; NULL if a seed is not done.';
 
 CREATE VIEW lceg.figure_4 AS
 SELECT
@@ -96,14 +147,6 @@ ORDER BY study, base_model, eval_length, method, frozen;
 
 COMMENT ON VIEW lceg.figure_4 IS
     'Figure 4. Perplexity and downstream scores, one row per point. Lengths: those at which the method has perplexity and a downstream benchmark.';
-COMMENT ON COLUMN lceg.figure_4.perplexity IS
-    'Mean perplexity over tasks and seeds; lower is better.';
-COMMENT ON COLUMN lceg.figure_4.needle IS
-    'Needle retrieval, mean over seeds: share found (0 to 1); NULL if not measured.';
-COMMENT ON COLUMN lceg.figure_4.longbench IS
-    'Mean LongBench score over tasks and seeds (0 to 1); NULL if not measured.';
-COMMENT ON COLUMN lceg.figure_4.ruler IS
-    'Mean RULER score over tasks and seeds (0 to 1); NULL if not measured.';
 
 CREATE VIEW lceg.figure_5 AS
 FROM lceg.figure_1
@@ -111,7 +154,3 @@ WHERE method IN ('ntk_64k', 'ntk_64k_2b');
 
 COMMENT ON VIEW lceg.figure_5 IS
     'Figure 5. Figure 1 for NTK-64K after one and two billion training tokens (ntk_64k, ntk_64k_2b). Lengths: as in figure 1.';
-COMMENT ON COLUMN lceg.figure_5.score IS
-    'Share of needles found at this length and depth (0 to 1), over all seeds; NULL if a seed is not done.';
-COMMENT ON COLUMN lceg.figure_5.num_samples IS
-    'Number of needle prompts at this length and depth, in the seeds that are done.';
