@@ -7,14 +7,15 @@ The catalog has already computed means, ranges over seeds and best values; nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from catalog.queries import open_catalog
+from catalog.queries import as_store_error, open_catalog
 from lce_core.errors import SpecError, did_you_mean
 
 Row = dict[str, Any]
@@ -45,8 +46,26 @@ def read_contents(catalog: Path, study: str) -> Contents:
     Raises:
       SpecError: if the catalog or the study does not exist.
     """
-    with open_catalog(catalog) as connection:
+    with opened(catalog) as connection:
         return Contents(study, rows_of(connection, study, REPORT))
+
+
+@contextmanager
+def opened(catalog: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the catalog for reading in a `with` block.
+
+    Raises:
+      SpecError: if the catalog does not exist.
+      StoreError: if DuckDB finds in the block that the file is damaged.
+    """
+    try:
+        with open_catalog(catalog) as connection:
+            yield connection
+    except duckdb.Error as error:
+        found = as_store_error(error, catalog)
+        if found is error:
+            raise
+        raise found from None
 
 
 def queries_of(file: Path) -> dict[str, str]:
@@ -96,5 +115,4 @@ def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) 
 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
-    """Return the rows whose columns have the given values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]

@@ -6,31 +6,33 @@ base model's on the same tokens, a table for each task, and the origin of the nu
 
 Beside each value is the range over the study's seeds or, with only one seed, the 95 % interval over
 samples. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
+Untrusted text is escaped, so that it cannot become a link, image, HTML or table.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from catalog.formatting import format_rows
-from catalog.queries import open_catalog, run_query
+from catalog.queries import run_query
 from dashboards.charts.heat_map import heat_map_svg
 from dashboards.charts.marks import picture
 from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
-from dashboards.contents import Contents, Row, read_contents, select
+from dashboards.contents import Contents, Row, opened, read_contents, select
 from dashboards.families import Variant, groups
 from dashboards.figure import Table, cell_of
-from dashboards.plain_text import file_name, plain
 from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
-from dashboards.sections import glance, header, positions, short_context, shots, tasks
+from dashboards.sections import comparisons, curves, header, heat_maps, tasks
 from dashboards.writing import unwritable
 from lce_core import formats
 from lce_core.study.variants import variant_label
+from lce_core.terminal import visible
 
 PAGE, SCORES = "README.md", "scores.csv"
 _BRACKETS = (
@@ -42,6 +44,25 @@ _SCORES = (
     " ci_high, num_samples, profile, train_length, cell FROM scores WHERE study = '{study}'"
     " ORDER BY ALL"
 )
+_ESCAPED = re.compile(
+    r"[\\`*~$|]"  # code, emphasis, strike-through, GitHub's mathematics, table columns
+    r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # emphasis; never within a name
+)
+_BRACKET = re.compile(r"(\[[-+.,e\d ]*\d(?: to )?[-+.,e\d ]*\](?![(\[:]))|[][]")
+"""Matches an interval such as [0.1, 0.2] or [0.1 to 0.2] as group 1, or else a single bracket.
+
+Only single brackets are escaped. An interval needs no escape: the pattern excludes intervals that
+could start a link.
+"""
+_ENTITIES = (
+    (re.compile(r"&(?=#?\w+;)"), "&amp;"),
+    (re.compile(r"<(?=[A-Za-z/!?])"), "&lt;"),
+    # GitHub turns these into links automatically.
+    (re.compile("://"), ":&#47;&#47;"),
+    (re.compile(r"(?i)\bwww\."), "www&#46;"),
+    (re.compile("@"), "&#64;"),
+)
+_BLOCK = re.compile(r"^([#>+=-]|:(?=-))|^(\d+)([.)])")
 
 
 def write_markdown(catalog: Path, study: str, out: Path) -> Path:
@@ -51,7 +72,7 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
       out: The folder, which is created if missing. Existing files of the same names are replaced.
     """
     contents = read_contents(catalog, study)
-    with open_catalog(catalog) as connection:
+    with opened(catalog) as connection:
         found = summaries(connection, study)
     scores = run_query(catalog, _SCORES.format(study=study))
     try:
@@ -120,8 +141,8 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
 
 def _short_context(contents: Contents) -> Iterator[str]:
     if compared := contents.short_context:
-        yield f"\n### {short_context.TITLE}\n\n{short_context.caption(compared)}\n"
-        yield from _printed(short_context.table(compared, {}))
+        yield f"\n### {comparisons.SHORT_CONTEXT}\n\n{comparisons.short_caption(compared)}\n"
+        yield from _printed(comparisons.short_table(compared, {}))
 
 
 def _controls(contents: Contents) -> Iterator[str]:
@@ -147,20 +168,22 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
     scores = contents.scores
     benchmarks = comparable(contents.benchmarks, scores)
     if any(row["value"] is not None for row in benchmarks):
-        shown = glance.heat_map("scores", benchmarks, groups(contents), {}, trained)
+        shown = heat_maps.heat_map("scores", benchmarks, groups(contents), {}, trained)
         charts = [heat_map_svg(shown)]
         file = _drawn(out, charts, name)
         yield f"![scores of each method at each length]({file})"
     places = {(row["benchmark"], row["task"], row["eval_length"]) for row in contents.curves}
     for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
         text = {"benchmark": benchmark, "task": task, "eval_length": length}
-        if charts := positions.panels(contents, select(contents.curves, **text)):
+        drawn = curves.loss_curves(contents, select(contents.curves, **text))
+        if charts := curves.family_panels(contents, *drawn):
             file = _drawn(out, charts, name, benchmark, task, length)
             what = f"negative log-likelihood by position, {plain(task)}, {length:,} tokens"
             yield f"\n![{what}]({file})"
         yield from _against_base(select(contents.nll_differences, **text))
-    for length, rows in shots.pictured(contents.shots):
-        file = _drawn(out, shots.panels(contents, length, rows), name, "many_shot", length)
+    for length, rows in curves.pictured(contents.shots):
+        charts = curves.family_panels(contents, *curves.shot_curves(length, rows))
+        file = _drawn(out, charts, name, "many_shot", length)
         yield f"\n![many-shot accuracy by examples, in {length:,} tokens]({file})"
     if scores:
         yield f"\n{_BRACKETS}"
@@ -178,15 +201,15 @@ def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
 
 
 def _against_base(rows: Sequence[Row]) -> Iterator[str]:
-    found = positions.by_variant(rows)
+    found = curves.by_variant(rows)
     if not found:
         return
     length, bands = rows[0]["eval_length"], next(iter(found.values()))
     title = f"{plain(rows[0]['benchmark'])}, {plain(rows[0]['task'])}, {length:,} tokens"
     yield f"\n### {title}, minus the base model, by position: nats per token, lower is better\n"
     yield from _lines(
-        ("method", *map(positions.band_label, bands)),
-        ((one.label, *map(positions.difference_text, mine)) for one, mine in found.items()),
+        ("method", *map(curves.band_label, bands)),
+        ((one.label, *map(curves.difference_text, mine)) for one, mine in found.items()),
     )
 
 
@@ -261,3 +284,25 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
         )
     digest = hashlib.sha256((out / SCORES).read_bytes()).hexdigest()
     yield f"- [{SCORES}]({SCORES}), every metric of every cell: sha256 `{digest}`"
+
+
+def plain(text: str) -> str:
+    """Return one line of Markdown that shows the text literally.
+
+    The line can be used in a list item, a paragraph or a table. Line breaks become spaces. Control
+    characters, and characters that change the direction of text, become visible escapes.
+    """
+    line = visible(" ".join(text.split()))
+    # At the start of a line, a number begins an ordered list, a dash a list, a # a heading.
+    found = _BLOCK.match(line)
+    start = "" if not found else f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}"
+    line = _ESCAPED.sub(r"\\\g<0>", line[found.end() :] if found else line)
+    line = _BRACKET.sub(lambda one: one[0] if one[1] else f"\\{one[0]}", line)
+    for pattern, entity in _ENTITIES:
+        line = pattern.sub(entity, line)
+    return start + line
+
+
+def file_name(*parts: object) -> str:
+    """Join the parts to a file name that is safe in a folder, in Markdown and in a URL."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join(map(str, parts)))

@@ -54,7 +54,8 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
       ServiceError: if the browser does not start, ends without a PDF, or takes too long.
     """
     # Not in /tmp: a browser installed as a snap has a private /tmp.
-    with folder_beside(out) as folder:
+    with folder_beside(out) as place:
+        folder = Path(place)
         source, printed, log = folder / "page.html", folder / "page.pdf", folder / "log"
         source.write_text(page, encoding="utf-8")
         command = [

@@ -15,30 +15,12 @@ from pathlib import Path
 from markupsafe import Markup
 
 from catalog.mlflow_pages import MlflowPages, pages_of
-from catalog.queries import open_catalog
 from dashboards.claims.summary import Summary, summaries
-from dashboards.contents import Contents, read_contents
+from dashboards.contents import Contents, opened, read_contents
 from dashboards.families import groups
 from dashboards.figure import PAGE, rendered
-from dashboards.sections import (
-    about,
-    against_length,
-    answers,
-    depths,
-    downstream,
-    glance,
-    header,
-    named,
-    origin,
-    pairs,
-    papers,
-    positions,
-    short_context,
-    shots,
-    tasks,
-    training,
-    tuning,
-)
+from dashboards.sections import about, comparisons, curves, header, heat_maps, tasks, training
+from dashboards.sections.downstream import downstream
 from dashboards.writing import write_whole
 
 _SCRIPTS = ("address.js", "report.js", "curves.js", "tables.js")
@@ -46,32 +28,32 @@ _VENDORED = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-inter
 """Scripts that draw interactive charts, in the order in which they must run. `curves.js` runs them
 on demand."""
 _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
-    ("glance", "At a glance", glance.section),
-    ("expectations", "The named methods against each other", named.section),
-    ("pairs", pairs.TITLE, pairs.section),
-    ("short-context", short_context.TITLE, short_context.section),
-    ("length", "Score against length", against_length.section),
-    ("needles", "Needles", depths.section),
-    ("shots", "Many-shot", shots.section),
-    ("positions", "Loss by position", positions.section),
-    ("downstream", "Perplexity and downstream", downstream.section),
-    ("tasks", "Task by task", tasks.section),
+    ("glance", "At a glance", heat_maps.glance),
+    ("expectations", "The named methods against each other", comparisons.named_methods),
+    ("pairs", comparisons.PAIRS, comparisons.two_methods),
+    ("short-context", comparisons.SHORT_CONTEXT, comparisons.short_context),
+    ("length", "Score against length", curves.against_length),
+    ("needles", "Needles", heat_maps.needles),
+    ("shots", "Many-shot", curves.by_shots),
+    ("positions", "Loss by position", curves.by_position),
+    ("downstream", "Perplexity and downstream", downstream),
+    ("tasks", "Task by task", tasks.by_task),
     ("controls", "Controls", tasks.controls),
-    ("answers", answers.TITLE, answers.section),
-    ("tuning", "Tuning", tuning.section),
-    ("training", "Training", training.section),
-    ("papers", "Papers", papers.section),
+    ("answers", tasks.ANSWERS, tasks.sample_answers),
+    ("tuning", "Tuning", training.tuning),
+    ("training", "Training", training.training),
+    ("papers", "Papers", comparisons.papers),
     ("cost", "Cost", training.cost),
 )
 _ON_PAPER: dict[str, Callable[[Contents], Markup]] = {
     "pairs": lambda _: Markup(),  # paper has no lists to pick from
-    "tasks": partial(tasks.section, on_paper=True),
+    "tasks": partial(tasks.by_task, on_paper=True),
 }
 _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
-    ("about", about.TITLE, about.section),
-    ("audit", "Confounders", origin.confounders),
-    ("missing", "Without a result", origin.missing),
-    ("origin", "Origin", origin.origin),
+    ("about", "Definitions", about.definitions),
+    ("audit", "Confounders", about.confounders),
+    ("missing", "Without a result", about.missing),
+    ("origin", "Origin", about.origin),
 )
 
 
@@ -92,7 +74,7 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
         there are no links to MLflow.
     """
     contents = read_contents(catalog, study)
-    with open_catalog(catalog) as connection:
+    with opened(catalog) as connection:
         found = summaries(connection, study)
     pages = None if on_paper else pages_of(catalog.parent, study)
     return render(contents, found, pages, on_paper=on_paper)
@@ -107,7 +89,7 @@ def render(
 ) -> str:
     """Render the page as HTML text, without the section on MLflow if `pages` is None."""
     parts = [*_parts(contents, on_paper=on_paper)]
-    if body := origin.mlflow(contents, pages):
+    if body := about.mlflow(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
     draws_lines = any("line-panel" in body for _, _, body in parts)
     return rendered(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from lce_core.errors import SpecError
@@ -29,22 +26,19 @@ def write_whole(out: Path, content: str | bytes) -> Path:
     return out
 
 
-@contextmanager
-def folder_beside(out: Path) -> Iterator[Path]:
-    """Yield a new temporary folder next to `out`; delete it at the end of the `with` block.
+def folder_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
+    """Create a temporary folder next to `out`; it is deleted at the end of a `with` block.
 
     Raises:
       SpecError: if the parent folder cannot be created or is not writable.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{out.name}.", dir=out.parent))
+        return tempfile.TemporaryDirectory(
+            prefix=f"{out.name}.", dir=out.parent, ignore_cleanup_errors=True
+        )
     except OSError as error:
         raise unwritable(out, error) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def unwritable(out: Path, error: OSError, what: str = "file") -> SpecError:

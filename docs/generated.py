@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from catalog.build import write_tables
 from catalog.queries import run_query
 from lce.cli import app
-from lce.plugins import documents
+from lce.plugins import listing
 from lce_core.execution import Execution
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.study.expectation import Expectation
@@ -173,13 +173,13 @@ def exports() -> str:
         "# Exports\n\nThe RoPE parameters that `lce export` writes to `config.json` for each method"
         " with default parameters, as `lce methods --exports` prints them.\n\n"
     )
-    return head + documents.exports_table()
+    return head + listing.exports_table()
 
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "methods.md": documents.methods_markdown,
-    "benchmarks.md": documents.benchmarks_markdown,
-    "recipes.md": documents.recipes_markdown,
+    "methods.md": listing.methods_markdown,
+    "benchmarks.md": listing.benchmarks_markdown,
+    "recipes.md": listing.recipes_markdown,
     "exports.md": exports,
     "study-file.md": study_keys,
     "options.md": options,

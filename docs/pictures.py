@@ -22,7 +22,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from catalog.mlflow_pages import pages_of
-from dashboards.__main__ import WRITERS
+from dashboards.report import write_report
 from lce_core.access import login_link, server_secret
 
 IMAGES = Path(__file__).parent / "images"
@@ -45,7 +45,7 @@ def save(page: Page, name: str) -> None:
 
 def of_report(browser: Browser, catalog: Path, study: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        report = WRITERS["html"](catalog, study, Path(folder) / "report.html")
+        report = write_report(catalog, study, Path(folder) / "report.html")
         for width, height in SIZES.items():
             for scheme in ("light", "dark")[: 1 + (width == max(SIZES))]:
                 size = {"width": width, "height": height}

@@ -24,9 +24,7 @@ import typer
 
 from flows.process_end import ProcessEnd
 from flows.terminal import say
-from lce.commands.computing import join, run, worker
 from lce.commands.keeping import certify, export, gc, import_, lock, pack, verify
-from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import (
     benchmarks,
     check,
@@ -41,6 +39,7 @@ from lce.commands.plugins import (
 from lce.commands.results import catalog, claims, dashboard, diff, prompt, rebuild, report, sql
 from lce.commands.rope import rope
 from lce.commands.services import doctor, down, up
+from lce.commands.studies import join, plan, run, status, watch, worker
 from lce_core.environment import restrict
 from lce_core.errors import (
     DefectError,
@@ -187,7 +186,6 @@ def _explained(error: Exception) -> LceError:
 
 
 def exit_code(error: LceError) -> int:
-    """Return the exit code of a command that raised `error`."""
     if isinstance(error, StudyIncompleteError):
         return 1
     if isinstance(error, INFRASTRUCTURE):

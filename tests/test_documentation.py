@@ -19,7 +19,7 @@ from catalog.queries import run_query
 from flows.request import compile_request
 from flows.settings import shipped_studies, study_path
 from lce.cli import app
-from lce.plugins.scaffolding import KINDS, new_plugin
+from lce.plugins.authoring import KINDS, new_plugin
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.contracts import benchmark_cases, benchmarks
 from lce_core.corpora import CORPORA

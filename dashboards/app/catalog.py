@@ -1,19 +1,24 @@
-"""Run queries on the catalog, and cache their results until the catalog file is replaced.
+"""Run queries on the catalog, for the study and base model that the viewer chose in the sidebar.
 
-Each query opens and closes the file, so that processes which replace it need not wait.
+Results are cached until the catalog file is replaced. Each query opens and closes the file, so that
+processes which replace it need not wait.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import streamlit as st
+
 from catalog.queries import open_catalog, run_query
 from dashboards.claims.summary import Summary, summaries
-from dashboards.contents import REPORT, Row, queries_of
+from dashboards.contents import REPORT, Row, queries_of, select
+from dashboards.families import Variant
 
 _QUERIES = {**REPORT, **queries_of(Path(__file__).with_name("dashboard.sql"))}
 _MAX_CACHED_RESULTS = 64
@@ -30,7 +35,6 @@ class Catalog:
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def summaries(self, study: str) -> tuple[Summary, ...]:
-        """Return what a study came to, for each base model."""
         return _summaries(self.path, self._stamp(), study)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
@@ -56,3 +60,47 @@ def _summaries(path: Path, stamp: tuple[int, ...] | None, study: str) -> tuple[S
     del stamp  # part of the cache key: differs after the file is replaced
     with open_catalog(path) as connection:
         return tuple(summaries(connection, study))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The study and base model that the viewer selected; queries return only rows of these."""
+
+    catalog: Catalog
+    study: str
+    base_model: str
+    facts: Row
+    """The study's row of the view `studies` for this base model."""
+
+    def rows(self, name: str, **more: str | int | bool) -> list[Row]:
+        """Run the query `name` for the study; return the rows of the base model.
+
+        If the query has no column `base_model`, return all rows.
+        """
+        found = self.catalog.rows(name, study=self.study, **more)
+        return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
+
+    def variants(self) -> list[Variant]:
+        """Return all variants (method, frozen or tuned) in the study's order."""
+        return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
+
+
+def choose(catalog: Catalog) -> Chosen | None:
+    """Draw the pickers of study and base model; return the choice, or None if no study exists."""
+    known = catalog.rows("all_studies")
+    if not known:
+        return None
+    study = picked("study", [row["study"] for row in known], "Study")
+    bases = [row["base_model"] for row in select(known, study=study)]
+    base = picked("base_model", bases, "Base model") if len(bases) > 1 else bases[0]
+    return Chosen(catalog, study, base, select(known, study=study, base_model=base)[0])
+
+
+def picked(key: str, options: Sequence[str], label: str) -> str:
+    """Draw a picker and return its value. URL and session keep the value for the other pages."""
+    options = list(dict.fromkeys(options))
+    remembered = st.session_state.get(f"last_{key}")
+    index = options.index(remembered) if remembered in options else 0
+    picked = st.selectbox(label, options, index=index, key=key, bind="query-params")
+    st.session_state[f"last_{key}"] = picked
+    return str(picked)

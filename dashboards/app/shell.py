@@ -10,8 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from catalog.mlflow_pages import pages_of
-from dashboards.app.catalog import Catalog
-from dashboards.app.chosen import Chosen, choose
+from dashboards.app.catalog import Catalog, Chosen, choose
 from dashboards.app.theme import PAGE
 from dashboards.app.views import against, answers, explorer, findings, matrix, printed, questions
 from lce_core import formats
@@ -30,7 +29,6 @@ _PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
 
 
 def show(path: Path) -> None:
-    """Define the navigation and show the page named in the URL."""
     catalog = Catalog(path)
     st.set_page_config(page_title="lce", layout="wide")
     pages = [
@@ -83,7 +81,6 @@ def _waiting(catalog: Catalog) -> None:
 
 
 def _mlflow(catalog: Catalog, study: str) -> None:
-    """Draw links to the study's MLflow pages, if MLflow contains the study."""
     pages = pages_of(catalog.path.parent, study)
     if pages is not None:
         st.link_button("Methods in MLflow", pages.methods, help="Works while `lce up` runs.")

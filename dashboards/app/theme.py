@@ -34,7 +34,6 @@ def colour(name: str) -> str:
 
 
 def of_look(look: Look) -> str:
-    """Return a method's colour in the current theme."""
     return look.dark if is_dark() else look.light
 
 

@@ -64,7 +64,6 @@ class HeatMap:
 
 
 def heat_map_svg(shown: HeatMap) -> str:
-    """Return the heat map as an `<svg>` element."""
     places, lines, _ = _columns(shown)
     right = shown.width
     parts = [*_heads(shown, places)]

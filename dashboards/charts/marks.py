@@ -93,7 +93,6 @@ def value_data(**facts: float | str | None) -> str:
 
 
 def tooltip(sentence: str) -> str:
-    """Return the SVG attribute `data-tooltip` with this sentence."""
     return f'data-tooltip="{escape(sentence)}"'
 
 

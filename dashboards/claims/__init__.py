@@ -8,8 +8,8 @@ All numbers come from the views `paired_difference`, `effective_length`, `perple
 `expectations` and `studies`; none is computed here. A claim says "is better than" only if
 the view's verdict is `better`. An exploratory claim says "in this study". If a comparison is
 undecided, the claim states the smallest detectable difference, if there is one.
-`python -m dashboards.claims` prints the claims; `lce claims STUDY` runs it. Without a study it
-prints the view `claims`: each published claim, with the outcomes of the comparisons that test it.
+`lce claims STUDY` prints the claims. Without a study it prints the view `claims`: each published
+claim, with the outcomes of the comparisons that test it.
 """
 
 from __future__ import annotations

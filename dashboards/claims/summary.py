@@ -126,7 +126,6 @@ class Summary:
         return [one for one in beyond if one in (2 * trained, 4 * trained)] or beyond[:2]
 
     def scores(self, benchmark: str, length: int) -> list[Row]:
-        """Return the scores of all methods with a result, best first."""
         rows = select(self.means, benchmark=benchmark, eval_length=length)
         return sorted(
             rows, key=lambda row: -row["value"] if row["higher_is_better"] else row["value"]
@@ -327,7 +326,6 @@ class Summary:
 
 
 def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary]:
-    """Return one summary per base model of a study."""
     found = rows_of(connection, study, _QUERIES)
     expected = expectations(connection, study)
     amendments = found.pop("amendments")

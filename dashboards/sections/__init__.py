@@ -1,5 +1,5 @@
 """Sections of the report. Each renders contents as HTML; "" if it has nothing to show.
 
-The sections `about`, `header` and those in `origin` take the rows of a whole study,
-all others those of one base model (`Contents.of`).
+The sections in `about` and `header` take the rows of a whole study, all others those of one base
+model (`Contents.of`).
 """

@@ -1,16 +1,19 @@
-"""Section: what outcomes, intervals, methods, benchmarks and profiles are, once for the page."""
+"""Sections about the whole study: definitions, confounders, gaps, origin of the numbers, MLflow."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from markupsafe import Markup
 
+from catalog.mlflow_pages import MlflowPages
 from dashboards.claims.wording import CORRELATION, EXPLAINED, OUTCOMES
 from dashboards.contents import Contents, Row
-from dashboards.figure import Table, code, link, paragraph
+from dashboards.families import Variant
+from dashboards.figure import Table, Value, code, link, paragraph
+from lce_core.study.states import STATES
 
-TITLE = "Definitions"
 _PROFILES = (
     "A profile is a variant of a benchmark: faithful (as in the papers' scripts), clean (without"
     " their known flaws), fast (clean with fewer samples) or tiny (for toy models). Frozen weights"
@@ -19,9 +22,16 @@ _PROFILES = (
 )
 _NOT_SET = ("name", "version", "profile")
 """Entries of a plug-in's record that are no parameters, or have their own column."""
+_FACTORS = {
+    "factor": "factor", "among": "among", "cells": "cells", "methods": "methods", "value": "value",
+    "usual": "usual value", "benchmarks": "benchmarks",
+}  # fmt: skip
+_ONLY_HERE = Markup(
+    "These links work only on the machine with the study's store, while <code>lce up</code> runs"
+)
 
 
-def section(contents: Contents) -> Markup:
+def definitions(contents: Contents) -> Markup:
     """Return what the results mean, a table of the methods and one of the benchmarks."""
     words = (OUTCOMES, EXPLAINED, CORRELATION)[not contents.expectations :]
     replaced = "Parameters of this study replace defaults that a description names."
@@ -70,3 +80,114 @@ def _link(row: Row) -> str:
     if not address.startswith("https://"):
         return str(place)
     return link(address, source) + f", {place}"
+
+
+def confounders(contents: Contents) -> Markup:
+    """Return a table of factors other than the method that differ between compared cells.
+
+    Return a sentence if only the method differs, and "" if no cell is done.
+    """
+    if not contents.run[0]["done"]:
+        return Markup()
+    if not contents.violations:
+        return paragraph("Compared cells differ only in the method.")
+    legend = paragraph(
+        "Compared cells also differ in these factors. Consider the factors before you attribute a"
+        " difference to the method."
+    )
+    return legend + Table.of(contents.violations, _FACTORS).html()
+
+
+def missing(contents: Contents) -> Markup:
+    """Return a table of the cells without a result, one row per method and reason."""
+    if not contents.missing:
+        return Markup()
+    count = sum(row["cells"] for row in contents.missing)
+    cells = "1 cell has" if count == 1 else f"{count:,} cells have"
+    found = {row["status"] for row in contents.missing}
+    meaning = Markup("; ").join(
+        Markup("<i>{}</i>: {}").format(state, STATES[state]) for state in STATES if state in found
+    )
+    table = Table(
+        ("method", "base model", "status", "benchmarks", "lengths", "seeds", "cells", "reason"),
+        [
+            (
+                Variant.of(row),
+                row["base_model"],
+                Markup('<span class="status {0}">{0}</span>').format(row["status"]),
+                row["benchmarks"],
+                _listed(row["eval_lengths"]),
+                _listed(row["seeds"]),
+                row["cells"],
+                row["reason"],
+            )
+            for row in contents.missing
+        ],
+    )
+    return Markup("<p>{} no result. {}.</p>{}").format(cells, meaning, table.html())
+
+
+def origin(contents: Contents) -> Markup:
+    """Return the commands that reproduce the numbers and a table of machines and software."""
+    commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
+    commands = [
+        *(f"git checkout {commit}" for commit in list(commits)[-1:]),
+        "make .venv/installed",  # this target exists in older commits as well
+        "export LCE_HOME=$PWD/lce-home-again  # a new home, so that everything is computed again",
+        f".venv/bin/lce run {contents.studies[0]['arguments']}",
+        f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
+    ]
+    names = ("commit", "host", "hardware", "software", "cells", "used")
+    table = Table(names, list(map(_environment, contents.environments)))
+    shown = table.html() if table.rows else ""
+    return Markup('<pre tabindex="0">{}</pre>{}').format("\n".join(commands), shown)
+
+
+def _environment(row: Row) -> list[Value]:
+    commit = Markup("not from a checkout")
+    if row["git_commit"] is not None:
+        dirty = " with uncommitted changes" if row["git_dirty"] else ""
+        commit = code(row["git_commit"][:12]) + dirty
+    return [
+        commit,
+        row["host"],
+        row["hardware"],
+        f"Python {row['python']}, {_versions(row['libraries'])}",
+        row["num_artifacts"],
+        f"{row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC",
+    ]
+
+
+def _versions(libraries: str) -> str:
+    versions: Mapping[str, str] = json.loads(libraries)
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+
+
+def _listed(values: list[int]) -> str:
+    return ", ".join(f"{value:,}" for value in values)
+
+
+def mlflow(contents: Contents, pages: MlflowPages | None) -> Markup:
+    """Return links to the study's charts in MLflow and to the run of each method.
+
+    Args:
+      pages: addresses of the study in the MLflow UI; if None, return "".
+    """
+    if pages is None:
+        return Markup()
+    several = len(contents.studies) > 1
+    runs = Markup()
+    for row in contents.overview:
+        address = pages.run(row["base_model"], row["method"], row["frozen"])
+        if address is not None:
+            which = f", {row['base_model']}" if several else ""
+            runs += Markup("<li>{}</li>").format(link(address, Variant.of(row).label + which))
+    return Markup(
+        "<p>MLflow shows loss, throughput, settings and records of each run. {}: {}; {}.</p>"
+        "<details><summary>Runs of the methods</summary><ul>{}</ul></details>"
+    ).format(
+        f"Charts on {pages.team}" if pages.team else _ONLY_HERE,
+        link(pages.methods, "all methods, one line each"),
+        link(pages.seeds, "seeds, grouped by method"),
+        runs,
+    )

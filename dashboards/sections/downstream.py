@@ -19,7 +19,7 @@ FEWEST = 3
 """A scatter plot is drawn only if at least this many methods have both scores."""
 
 
-def section(contents: Contents) -> Markup:
+def downstream(contents: Contents) -> Markup:
     """Return a figure with one scatter plot for each benchmark of accuracy; "" if there is none.
 
     A plot needs a length at which enough methods have both an accuracy and a perplexity.

@@ -1,16 +1,17 @@
-"""Section: one table per benchmark, with the scores by task and length."""
+"""Sections: scores by task and length, controls, and a few right and wrong answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, duplicates, ordered
-from dashboards.figure import Cell, Table, Value, paragraph
+from dashboards.figure import Cell, Table, Value, code, link, paragraph
 from dashboards.scores import LEGEND, MARKS, hole, scores_of
 from lce_core import formats
+from lce_core.terminal import visible
 
 Column = tuple[str, int]
 """A column of a table: task and length in tokens."""
@@ -21,10 +22,19 @@ CONTROLS = (
     " the first does not come from the context. The distance from the second is what the length"
     " costs. Means over the seeds of done cells."
 )
+ANSWERS = "Sample answers"
+MOST_CHARACTERS = 300
+"""Longer answers and references are cut."""
 _COUNTED = "n: prompts or windows of text behind the score of each seed."
+_ANSWERS_LEGEND = paragraph(
+    "At most five answers per benchmark: wrong ones and right ones alternate, from different"
+    " methods if possible. The last column has the end of the prompt, and the command that prints"
+    " the whole prompt."
+)
+_ANSWER_HEADS = ("method", "task", "score", "answer", "reference", "prompt")
 
 
-def section(contents: Contents, *, on_paper: bool = False) -> Markup:
+def by_task(contents: Contents, *, on_paper: bool = False) -> Markup:
     """Return a collapsed table for each benchmark.
 
     Args:
@@ -153,3 +163,49 @@ def _cell(score: Row | None) -> Value:
         mark = Markup(' <span role="img" aria-label="{} than the base model">{}</span>')
         shown += mark.format(verdict, MARKS[verdict])
     return Cell(shown, {"class": "number", **facts, "data-value": repr(score["value"])})
+
+
+def sample_answers(contents: Contents) -> Markup:
+    """Return a table of at most five answers for each benchmark; "" if no prompt was answered."""
+    shown = Markup()
+    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.sample_answers):
+        rows = select(contents.sample_answers, benchmark=benchmark)
+        title = f"{benchmark.replace('_', ' ')}, {rows[0]['eval_length']:,} tokens"
+        heading = Markup('<h3 id="{}">{}</h3>').format(anchor_of(contents, benchmark), title)
+        shown += heading + Table(_ANSWER_HEADS, list(map(_answer, rows)), kind="samples").html()
+    return shown and _ANSWERS_LEGEND + shown
+
+
+def anchor_of(contents: Contents, benchmark: str) -> str:
+    """Return the HTML id of the heading above a benchmark's answers."""
+    return f"answers-{contents.studies[0]['base_model']}-{benchmark}"
+
+
+def links(contents: Contents, benchmarks: Iterable[str]) -> Markup:
+    """Return a sentence as HTML that links to the answers of those benchmarks that have any."""
+    known = {row["benchmark"] for row in contents.sample_answers}
+    found = Markup(", ").join(
+        link(f"#{anchor_of(contents, one)}", one.replace("_", " "))
+        for one in benchmarks
+        if one in known
+    )
+    return found and Markup(" {}: {}.").format(ANSWERS, found)
+
+
+def _answer(row: Row) -> list[Value]:
+    prompt = code(f"lce prompt {row['cell']} {row['sample']}")
+    if end := row["prompt_end"]:
+        prompt = code(visible(f"...{end}")) + Markup("<br>") + prompt
+    return [
+        Variant.of(row),
+        row["task"].replace("_", " "),
+        Cell(f"{row['score']:.3g}", {"class": "number", "data-value": repr(row["score"])}),
+        _cut(row["prediction"]),
+        _cut(row["reference"] or ""),
+        prompt,
+    ]
+
+
+def _cut(text: str) -> Markup:
+    shown = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+    return code(visible(shown))

@@ -26,12 +26,12 @@ def methods(
     ] = False,
 ) -> None:
     """List the context-extension methods."""
-    from lce.plugins import documents, listing
+    from lce.plugins import listing
 
     if exports:
-        say(documents.exports_table(), end="")
+        say(listing.exports_table(), end="")
     elif markdown:
-        say(documents.methods_markdown(), end="")
+        say(listing.methods_markdown(), end="")
     else:
         listing.methods(as_json=as_json)
 
@@ -44,10 +44,10 @@ def benchmarks(
     ] = False,
 ) -> None:
     """List the benchmarks."""
-    from lce.plugins import documents, listing
+    from lce.plugins import listing
 
     if markdown:
-        say(documents.benchmarks_markdown(), end="")
+        say(listing.benchmarks_markdown(), end="")
     else:
         listing.benchmarks(as_json=as_json)
 
@@ -59,10 +59,10 @@ def recipes(
     ] = False,
 ) -> None:
     """List the training recipes: published training settings that a study can use by name."""
-    from lce.plugins import documents, listing
+    from lce.plugins import listing
 
     if markdown:
-        say(documents.recipes_markdown(), end="")
+        say(listing.recipes_markdown(), end="")
     else:
         listing.recipes(as_json=as_json)
 
@@ -134,7 +134,7 @@ def new(
     ] = False,
 ) -> None:
     """Write a template for a new plug-in; the lines to fill in are marked."""
-    from lce.plugins.scaffolding import new_plugin
+    from lce.plugins.authoring import new_plugin
     from lce_core.registry import MARK
 
     file = new_plugin(kind, name, folder, attention=attention)
@@ -154,7 +154,7 @@ def check(
     ],
 ) -> None:
     """Run the contract tests on your plug-ins; exit with 1 if a test fails."""
-    from lce.plugins.checking import check_plugins
+    from lce.plugins.authoring import check_plugins
 
     if not check_plugins(path, how.data_folders):
         raise typer.Exit(1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +10,6 @@ import typer
 
 from flows.terminal import say
 from lce.commands.options import FOLDERS, Study, with_execution
-from lce_core.environment import for_child
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 
@@ -72,15 +69,23 @@ def report(
     out: Annotated[Path | None, typer.Option(help="File to write (for md: folder).")] = None,
 ) -> None:
     """Write the study's report: an HTML page, Markdown with pictures and scores, LaTeX, or PDF."""
+    from dashboards.latex import write_latex
+    from dashboards.markdown import write_markdown
+    from dashboards.printing import write_pdf
+    from dashboards.report import write_report
     from flows.settings import browser, home, study_name
     from tasks.mending import mended
 
     study = study_name(study)
     name = {"md": study, "latex": f"{study}.tex"}.get(form, f"{study}.{form}")
     path = (out or home() / "reports" / name).absolute()
-    arguments = ["--catalog", str(mended(home())), "--study", study, "--out", str(path)]
-    arguments += ["--browser", str(browser())] if form == "pdf" else []
-    _show("dashboards", *arguments, "--format", form)
+    catalog = mended(home())
+    writers = {"html": write_report, "md": write_markdown, "latex": write_latex}
+    if form == "pdf":
+        written = write_pdf(catalog, study, path, browser())
+    else:
+        written = writers[form](catalog, study, path)
+    say(str(written))
 
 
 def claims(
@@ -104,24 +109,22 @@ def claims(
     as_json: Annotated[bool, typer.Option("--json", help="JSON with all numbers.")] = False,
 ) -> None:
     """Print a study's findings as sentences that significance tests support."""
+    from dashboards.claims.printing import printed_claims
     from flows.settings import home, study_name
     from tasks.mending import mended
 
-    chosen = {
-        "--method": method, "--against": against, "--benchmark": benchmark, "--length": length,
-    }  # fmt: skip
-    given = [text for name, value in chosen.items() if value for text in (name, str(value))]
-    if given and study is None:
+    given = {"method": method, "against": against, "benchmark": benchmark, "length": length}
+    chosen = {name: value for name, value in given.items() if value}
+    if chosen and study is None:
+        name, value = next(iter(chosen.items()))
         raise SpecError(
-            given[0],
-            f"{given[1]} without a study",
+            f"--{name}",
+            f"{value} without a study",
             "a study with such claims",
-            f"write `lce claims STUDY {given[0]} {given[1]}`",
+            f"write `lce claims STUDY --{name} {value}`",
         )
-    arguments = ["--catalog", str(mended(home()))]
-    arguments += ["--study", study_name(study)] if study else []
-    arguments += [*given, *(["--all"] if everything else []), *(["--json"] if as_json else [])]
-    _show("dashboards.claims", *arguments)
+    study = study and study_name(study)
+    say(printed_claims(mended(home()), study, chosen, everything=everything, as_json=as_json))
 
 
 def diff(
@@ -160,9 +163,28 @@ def prompt(
     ] = False,
 ) -> None:
     """Print the prompt of one sample, rebuilt and compared with the digest in the store."""
-    from lce.keeping.prompts import show_sample
+    from lce_core.prompts import reading, rebuilt_cell
+    from lce_core.store.artifacts import Store
 
-    show_sample(how, cell, sample, as_json=as_json)
+    folders = how.model_folders, how.data_folders
+    found = reading.readable_sample(rebuilt_cell(Store(how.home), cell, *folders), sample)
+    if as_json:
+        say(json.dumps(reading.to_json(found), indent=1))
+        return
+    row = found.sample
+    say(f"{found.cell}, sample {row['sample']} of 0 to {found.num_samples - 1}", err=True)
+    say(
+        f"answer {row['prediction']!r}, reference {row['reference']!r}, score {row['score']:g}",
+        err=True,
+    )
+    for line in reading.origin(found):
+        say(line, err=True)
+    for number, prompt in enumerate(found.prompts, start=1):
+        if len(found.prompts) > 1:
+            say(f"query {number} of {len(found.prompts)}:", err=True)
+        say(reading.size(prompt), err=True)
+        # Exactly the text that the model received; only a terminal escapes control characters.
+        say(prompt.text)
 
 
 def dashboard(
@@ -193,10 +215,3 @@ def rebuild_mlflow() -> None:
 
     shown = projections.rebuild_mlflow(home(), mlflow_server(home()))
     say(f"projected: {', '.join(shown) or 'no study yet'}")
-
-
-def _show(module: str, *arguments: str) -> None:
-    # The package `dashboards` may import only the catalog, so it runs in its own process.
-    process = subprocess.run([sys.executable, "-m", module, *arguments], env=for_child(os.environ))
-    if process.returncode:
-        raise typer.Exit(process.returncode)

@@ -1,1 +1,1 @@
-"""`lce verify`, `prompt`, `export` and `gc`: commands that work on stored results."""
+"""`lce verify`, `export`, `pack` and the like: commands that work on stored results."""

@@ -1,43 +1,83 @@
-"""`lce methods`, `benchmarks`, `models`, `corpora`, `recipes`: tables of what a study can use."""
+"""Tables, JSON and Markdown pages about what a study can use, from the plug-ins' code.
+
+Used by `lce methods`, `benchmarks`, `models`, `corpora`, `recipes` and the documentation site.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from flows.terminal import Terminal, plain_table, say
-from lce.plugins.documents import properties
-from lce_core.benchmarks import BENCHMARKS
+from lce_core.benchmarks import BENCHMARKS, Benchmark, ProfileName, TextBenchmark
 from lce_core.corpora import CORPORA
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
-from lce_core.study.study_file import load_recipe, recipe_names
+from lce_core.errors import SpecError
+from lce_core.export.stock_form import StockForm, stock_form
+from lce_core.methods import METHODS, Method
+from lce_core.models import MODELS, LanguageModel
+from lce_core.registry import Plugin
+from lce_core.study.cost import (
+    attention_flops,
+    cached_tokens,
+    evaluation_cost,
+    keys_of_last,
+    relative_attention,
+)
+from lce_core.study.study_file import Recipe, load_recipe, recipe_names
+
+_METHODS_HEAD = """# Methods
+
+Generated from the files in `lce_core/methods`. An entry of a study's `methods` has the method's
+name as `name`, and its parameters as further keys. Tables of papers in the catalog use the same
+names. Lengths are in tokens.
+
+Costs are computed for Llama-2-7B, extended from 4,096 to 32,768 tokens, with default parameters:
+
+- *prompt at 2x, 4x, 8x*: attention FLOPs of a prompt of 8,192, 16,384 and 32,768 tokens, as a share
+  of those of full causal attention. At 32,768 tokens full attention is {share:.0%} of all FLOPs.
+- *training*: the same for training rows of 32,768 tokens; "-" for methods that are not trained.
+- *new token*: share of the 32,768 cached keys that a generated token reads.
+- *cache*: tokens in the key-value cache per token of text. Keys that no query reads stay in it.
+- *export*: `rope_type` with which unmodified transformers computes the method, or the reason why
+  `lce export` refuses ([all parameters](exports.md)).
+"""
+
+_BENCHMARKS_HEAD = """# Benchmarks
+
+Generated from the files in `lce_core/benchmarks`. An entry of a study's `benchmarks` has the
+benchmark's name as `name`, and its parameters as further keys. `profile` selects a version of the
+benchmark: `faithful` repeats the papers, `clean` corrects known faults of their measurement, `fast`
+measures the same quantity with far fewer tokens, `tiny` is for toy models. The column of tokens
+contains the number of tokens that a model processes for all tasks at one length, with the profile's
+defaults and 1,048,576 tokens of held-out text per domain.
+"""
+_RECIPES_HEAD = """# Training recipes
+
+Generated from the files in `lce_core/recipes`. A recipe is a named set of published training
+settings. `training: {recipe: NAME}` in a study, or in an entry of `methods`, uses these values;
+further keys override single values. "but:" precedes a source that contradicts the value.
+"""
+_EXPORT_TARGET = 32768
+_COST_LENGTH = 4096
+_COST_HELD_OUT = 1 << 20
 
 
-def methods(*, as_json: bool = False) -> None:
-    """Print every method with family, attention, training and source."""
+def methods(*, as_json: bool) -> None:
     loaded = [(name, METHODS.load(name)) for name in METHODS.names()]
     rows = ((name, *properties(one), one.source.paper) for name, one in loaded)
     _print(("method", "family", "attention", "trains", "source"), rows, as_json)
 
 
-def benchmarks(*, as_json: bool = False) -> None:
-    """Print every benchmark with unit, metric, seeding and source."""
-    rows = (
-        (
-            name,
-            one.unit,
-            one.default_metric,
-            "by seed" if one.seeded else "fixed",
-            one.source.paper,
-        )
-        for name, one in ((name, BENCHMARKS.load(name)) for name in BENCHMARKS.names())
-    )
+def benchmarks(*, as_json: bool) -> None:
+    rows = []
+    for name in BENCHMARKS.names():
+        one = BENCHMARKS.load(name)
+        samples = "by seed" if one.seeded else "fixed"
+        rows.append((name, one.unit, one.default_metric, samples, one.source.paper))
     _print(("benchmark", "unit", "metric", "samples", "source"), rows, as_json)
 
 
-def models(*, as_json: bool = False) -> None:
-    """Print every base model with context, RoPE base, rotary size, origin and licence."""
+def models(*, as_json: bool) -> None:
     rows = []
     for name in MODELS.names():
         model = MODELS.load(name)
@@ -51,15 +91,13 @@ def models(*, as_json: bool = False) -> None:
     _print(("base model", "context", "theta", "rotary", "weights", "licence"), rows, as_json)
 
 
-def corpora(*, as_json: bool = False) -> None:
-    """Print every text source with the text that it reads and its parameters."""
+def corpora(*, as_json: bool) -> None:
     loaded = [(name, CORPORA.load(name)) for name in CORPORA.names()]
     rows = ((name, one.summary, ", ".join(one.model_fields)) for name, one in loaded)
     _print(("corpus", "text", "parameters"), rows, as_json)
 
 
-def recipes(*, as_json: bool = False) -> None:
-    """Print every training recipe with its main values and its authors."""
+def recipes(*, as_json: bool) -> None:
     keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
     rows = []
     for name in recipe_names():
@@ -83,3 +121,206 @@ def _print(columns: Sequence[str], rows: Iterable[Sequence[str]], as_json: bool)
     for row in rows:
         table.add_row(*row)
     Terminal().print(table)
+
+
+def methods_markdown() -> str:
+    """Return a page with a table of all methods, then a section for each."""
+    loaded = {name: METHODS.load(name) for name in METHODS.names()}
+    model = MODELS.load("llama2_7b")()
+    full = evaluation_cost(model, METHODS.load("none")(), _EXPORT_TARGET, 1, _EXPORT_TARGET).flops
+    attention = attention_flops(model.shape, model.geometry, _EXPORT_TARGET / 2)
+    costs = ("prompt at 2x", "4x", "8x", "training", "new token", "cache")
+    columns = ("method", "family", "attention", "trains", *costs, "export", "paper")
+    rows = [
+        (f"[`{name}`](#{name})", *properties(one), *_costs(one, model), one.source.paper)
+        for name, one in loaded.items()
+    ]
+    table = _table(columns, rows, f"|---|---|---|---|{'--:|' * len(costs)}---|---|")
+    sections = [_method(name, method) for name, method in loaded.items()]
+    head = _METHODS_HEAD.format(share=attention / full)
+    return "\n".join([head, *table, "", "\n\n".join(sections), ""])
+
+
+def _costs(plugin: type[Method], model: LanguageModel) -> Iterator[str]:
+    """Yield the table entries of a method from its prompts' attention FLOPs to its export."""
+    given = any(field.is_required() for field in plugin.model_fields.values())
+    method = METHODS.parse(
+        {"name": plugin.plugin_name, **(plugin.examples[0] if given else {})}, "EXAMPLES"
+    )
+    target, trained = _EXPORT_TARGET, model.geometry.trained_context
+    for times in (2, 4, 8):
+        yield f"{relative_attention(model, method, target, times * trained):.2f}"
+    yield (
+        "-"
+        if method.training == "none"
+        else f"{relative_attention(model, method, target, target, training=True):.2f}"
+    )
+    yield f"{keys_of_last(model, method, target, target) / target:.2f}"
+    yield f"{cached_tokens(model, method):.2f}"
+    shown = "depends on its parameters" if given else _exported(method, model)
+    yield shown.partition(",")[0] if shown.startswith("`") else shown
+
+
+def _method(name: str, method: type[Method]) -> str:
+    family, attention, trains = properties(method)
+    lines = [
+        f"## `{name}`",
+        "",
+        method.summary,
+        "",
+        f"- family: {family}; attention: {attention}; trains: {trains}",
+        *_source(method),
+        *_parameters(method),
+    ]
+    return "\n".join(lines)
+
+
+def benchmarks_markdown() -> str:
+    """Return a page with a table of all benchmarks, then a section for each."""
+    loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
+    rows = [
+        (
+            f"[`{name}`](#{name})",
+            one.unit,
+            one.default_metric,
+            ", ".join(one.profiles),
+            one.source.paper,
+        )
+        for name, one in loaded.items()
+    ]
+    table = _table(("benchmark", "unit", "metric", "profiles", "paper"), rows)
+    sections = [_benchmark(name, one) for name, one in loaded.items()]
+    return "\n".join([_BENCHMARKS_HEAD, *table, "", "\n\n".join(sections), ""])
+
+
+def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
+    lines = [f"## `{name}`", "", benchmark.summary, "", *_source(benchmark)]
+    samples = "drawn from the study's seed" if benchmark.seeded else "the same for every seed"
+    lines += [f"- samples: {samples}", f"- length: {_length(benchmark)}"]
+    for data in benchmark.all_data_sets().values():
+        only = "; only if a parameter selects it" if data in benchmark.data_on_demand else ""
+        lines.append(f"- data set `{data.name}`: {data.origin}{only}")
+    rows = [
+        (f"`{name}`", profile.summary, f"{_tokens(benchmark, name):,}")
+        for name, profile in benchmark.profiles.items()
+    ]
+    table = _table(("profile", "what it does", f"tokens at {_COST_LENGTH:,}"), rows)
+    return "\n".join([*lines, "", *table, *_parameters(benchmark)])
+
+
+def _length(benchmark: type[Benchmark]) -> str:
+    if issubclass(benchmark, TextBenchmark):
+        return "number of tokens in a text window"
+    if benchmark.fills_length:
+        return "prompt and answer fill it; a cell whose prompts are too short is unavailable"
+    return "maximum length of a prompt; the data or the task determine the actual length"
+
+
+def _tokens(benchmark: type[Benchmark], profile: ProfileName) -> int:
+    one = benchmark.model_validate({"profile": profile})
+    return sum(one.num_tokens(task, _COST_LENGTH, _COST_HELD_OUT) for task in one.tasks())
+
+
+def recipes_markdown() -> str:
+    """Return a page with a table of values and sources for each recipe."""
+    sections = [_recipe(name, load_recipe(name)) for name in recipe_names()]
+    return "\n".join([_RECIPES_HEAD, "\n\n".join(sections), ""])
+
+
+def _recipe(name: str, recipe: Recipe) -> str:
+    rows = []
+    for key, fact in recipe.facts():
+        value = f"{fact.value:,}" if isinstance(fact.value, int) else str(fact.value)
+        but = f"; but: {fact.against}" if fact.against else ""
+        rows.append((f"`{key}`", value, f"{fact.source}{but}"))
+    table = _table(("field", "value", "source"), rows)
+    lines = [f"## `{name}`", "", f"{recipe.about}.", "", *table]
+    if recipe.not_given:
+        lines += ["", *(f"- not given, {key}: {why}" for key, why in recipe.not_given.items())]
+    return "\n".join(lines)
+
+
+def _source(plugin: type[Plugin]) -> Iterator[str]:
+    source = plugin.source
+    yield f"- source: {source.paper}, {source.place}"
+    yield f"- reference: {source.reference}"
+    if source.differs:
+        yield f"- differs: {source.differs}"
+
+
+def _parameters(plugin: type[Plugin]) -> list[str]:
+    fields = {key: field for key, field in plugin.model_fields.items() if key != "profile"}
+    if not fields:
+        return ["- parameters: none"] if "profile" not in plugin.model_fields else []
+    rows = []
+    for key, field in fields.items():
+        default = "required" if field.is_required() else str(field.default).lower()
+        meaning = " ".join((field.description or "").split()).replace("|", r"\|")
+        rows.append((f"`{key}`", default, meaning))
+    return ["", *_table(("parameter", "default", "meaning"), rows)]
+
+
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], rule: str | None = None
+) -> list[str]:
+    """Return the lines of a Markdown table; `rule` aligns the columns, by default to the left."""
+    lines = [f"| {' | '.join(row)} |" for row in (columns, *rows)]
+    return [lines[0], rule or f"|{'---|' * len(columns)}", *lines[1:]]
+
+
+def properties(method: type[Method]) -> tuple[str, str, str]:
+    """Return three table entries of a method: its family, its attention, and its training.
+
+    Attention is "exact" or "approximate". Training is "no" (inference only), "yes" (optional) or
+    "always" (required).
+    """
+    attention = "exact" if method.exact_attention else "approximate"
+    trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
+    return method.family, attention, trains
+
+
+def exports_table() -> str:
+    """Return a table of how `lce export` writes each method, for two base models.
+
+    An entry is the RoPE type with its parameters in transformers, or the reason why `lce export`
+    refuses the method.
+    """
+    models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
+    titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
+    rows = []
+    for name in METHODS.names():
+        method = METHODS.load(name)
+        if any(field.is_required() for field in method.model_fields.values()):
+            cells = ["depends on its required parameters"] * len(models)
+        else:
+            cells = [_exported(method(), model) for model in models]
+        rows.append((name, *cells))
+    return "\n".join(_table(("method", *titles), rows)) + "\n"
+
+
+def _exported(method: Method, model: LanguageModel) -> str:
+    base = model.geometry, model.shape.num_layers
+    try:
+        return _form(stock_form(method, *base, _EXPORT_TARGET))
+    except SpecError as error:
+        refused = f"refused: {error.got}"
+        asks_length = "--length" in error.remedy
+    if not asks_length:
+        return refused
+    try:
+        form = stock_form(method, *base, _EXPORT_TARGET, length=_EXPORT_TARGET)
+    except SpecError as error:
+        return f"refused: {error.got}"
+    return f"{refused}; with `--length {_EXPORT_TARGET}` {_form(form)}"
+
+
+def _form(form: StockForm) -> str:
+    stated = form.rope_parameters
+    shown = ", ".join(
+        f"`{key}` {stated[key]:.6g}"
+        for key in ("rope_theta", "factor", "partial_rotary_factor")
+        if key in stated
+    )
+    pairs = f", {len(stated['long_factor'])} divisors" if "long_factor" in stated else ""
+    only = form.only_at is None and form.follows_up_to is not None
+    return f"`{stated['rope_type']}`, {shown}{pairs}" + ", up to the target" * only

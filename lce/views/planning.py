@@ -46,10 +46,6 @@ class Inspection:
         """Return the number of cells in each state: done, new, stale, failed, unavailable."""
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
-    def selected(self, select: str) -> Inspection:
-        """Return a copy with only the cells that `--select` matches; all cells if it is empty."""
-        return replace(self, plan=select_cells(self.plan, select)) if select else self
-
     def plugin_lines(self) -> list[str]:
         """Return a sentence for each plug-in whose code changed without a new VERSION."""
         return change_lines({name: self.states[name] for name in self.plan.steps})
@@ -111,8 +107,7 @@ def inspect_study(
     diff = compare(plan, store, states, ids_before(store, plan.study.study))
     for name in models_to_fetch(plan, execution):
         _without_weights(plan, diff.states, name)
-    found = Inspection(plan, diff.states, store, execution, diff.orphans)
-    return found.selected(select)
+    return Inspection(select_cells(plan, select), diff.states, store, execution, diff.orphans)
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:

@@ -102,7 +102,6 @@ class Test:
         return f"a test needs n = {needed}" if needed else None
 
     def probability(self, num_seeds: int, effect: float, ratio: float) -> float:
-        """Return how probably the study decides the comparison."""
         return self.design.probability(num_seeds, 1, effect, self.alpha, ratio)
 
     def effect(self, options: Options) -> float | None:

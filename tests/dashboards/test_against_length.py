@@ -8,7 +8,7 @@ from scipy import stats
 
 from catalog.queries import run_query
 from dashboards.contents import read_contents
-from dashboards.sections import against_length
+from dashboards.sections.curves import against_length
 from tests.support.catalogs.answered_catalog import Answered, written
 
 LENGTHS = (128, 512)
@@ -24,7 +24,7 @@ def section(path: Path, seeds: int) -> str:
         for length in LENGTHS
         for seed, value in enumerate((0.25, 0.5)[:seeds])
     ]  # fmt: skip
-    return against_length.section(read_contents(written(path, cells), "s").of("toy_llama"))
+    return against_length(read_contents(written(path, cells), "s").of("toy_llama"))
 
 
 def whiskers(shown: str) -> list[tuple[float, ...]]:

@@ -5,8 +5,7 @@ Every number of a sentence is looked up in the views, every "is better than" in 
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ import pytest
 
 from catalog.queries import open_catalog
 from dashboards.claims import Claim, claims, counted, expectations
-from dashboards.claims.__main__ import main
+from dashboards.claims.printing import printed_claims
 from dashboards.claims.wording import registered as in_words
+from lce_core.errors import SpecError
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 from tests.support.catalogs.sample_store import compared
 
@@ -197,29 +197,21 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_numbers(catal
     assert counted([absent]) == "0 of 1 confirmed, 1 not measured"
 
 
-Command = Callable[..., tuple[int, str, str]]
+def printed(
+    catalog: Path, study: str | None = "s", *, everything=False, as_json=False, **chosen: Any
+) -> str:
+    return printed_claims(catalog, study, chosen, everything=everything, as_json=as_json)
 
 
-@pytest.fixture
-def command(monkeypatch, capsys) -> Command:
-    """Run `lce claims` in this process; return its exit code, output and errors."""
-
-    def run(catalog: Path, *options: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["claims", "--catalog", str(catalog), *options])
-        return main(), *capsys.readouterr()
-
-    return run
-
-
-def test_the_command_counts_published_claims_over_all_studies(tmp_path, command):
+def test_the_command_counts_published_claims_over_all_studies(tmp_path):
     claim = {"entry": 9, "text": "t", "claim": "LCEG: perplexity predicts", "expected": "predicts",
              "base_model": "toy_llama", "benchmark": "passkey", "eval_length": 512}  # fmt: skip
     expects = [EXPECTS[0] | {"claim": "LCEG: tuned methods work"}, *EXPECTS[1:], claim]
     path = written(tmp_path / "c.duckdb", [*cells()], expects=expects)
-    shown = command(path)[1].splitlines()
+    shown = printed(path, None).splitlines()
     assert shown[::2] == ["LCEG: perplexity predicts", "LCEG: tuned methods work"]
     assert shown[1].startswith("  s (toy_llama): ")
-    found = json.loads(command(path, "--json")[1])
+    found = json.loads(printed(path, None, as_json=True))
     assert [row["num_comparisons"] for row in found] == [1, 1]
 
 
@@ -242,31 +234,28 @@ def test_an_expectation_that_is_late_withdrawn_or_behind_an_undecided_one_says_s
     )
 
 
-def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found, command):
-    code, shown, _ = command(catalog, "--study", "s")
-    assert code == 0
+def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found):
+    shown = printed(catalog)
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "Recommended: " in shown
     assert "\nRule: " in shown
-    everything = command(catalog, "--study", "s", "--all")[1]
+    everything = printed(catalog, everything=True)
     assert len(shown.splitlines()) < 40 < len(everything.splitlines())
-    only = json.loads(command(catalog, "--study", "s", "--method", "pi", "--json")[1])
+    only = json.loads(printed(catalog, method="pi", as_json=True))
     assert [one["text"] for one in only] == [c.text for c in found if c.mentions("pi")]
-    code, shown, error = command(catalog, "--study", "s", "--method", "yam")
-    assert (code, shown) == (2, "")
-    assert "yarn" in error
+    with pytest.raises(SpecError, match="yarn"):
+        printed(catalog, method="yam")
 
 
-def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found, command):
-    place = ("--study", "s", "--against", "none", "--benchmark", "perplexity", "--length", "512")
+def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found):
+    place = {"against": "none", "benchmark": "perplexity", "length": 512}
     claim = one(found, "yarn tuned", "none", "perplexity")
     for tuned in ("yarn tuned", "yarn-tuned"):
-        shown = command(catalog, "--method", tuned, *place)[1]
+        shown = printed(catalog, method=tuned, **place)
         assert f"- {claim.text}" == " ".join(shown.split())
-    shown = command(catalog, "--study", "s", "--method", "yarn")[1]
+    shown = printed(catalog, method="yarn")
     of_yarn = [c for c in found if c.mentions("yarn")]
     assert shown.count("\n  - ") + shown.startswith("  - ") == 10 < len(of_yarn)
     assert f"and {len(of_yarn) - 10} more: --method, --against" in shown
-    code, shown, error = command(catalog, "--study", "s", "--length", "7")
-    assert (code, shown) == (2, "")
-    assert "512" in error
+    with pytest.raises(SpecError, match="512"):
+        printed(catalog, length=7)

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents
-from dashboards.sections import about, answers, tasks, training
+from dashboards.sections import about, tasks, training
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 
 PLUGINS = (
@@ -63,7 +63,7 @@ def cells_of(section: str) -> list[list[str]]:
 
 
 def test_each_method_and_benchmark_has_a_line_and_a_link(catalog):
-    found = cells_of(about.section(contents_of(catalog)))
+    found = cells_of(about.definitions(contents_of(catalog)))
     assert found == [
         ["<code>none</code>", "No extension.", "", "no paper"],
         ["<code>rerope</code>", "True distances.", "",
@@ -76,7 +76,7 @@ def test_each_method_and_benchmark_has_a_line_and_a_link(catalog):
 
 
 def test_five_answers_are_wrong_and_right_in_turn(catalog):
-    section = answers.section(contents_of(catalog))
+    section = tasks.sample_answers(contents_of(catalog))
     assert re.findall("<h3[^>]*>(.*?)</h3>", section) == ["passkey, 512 tokens"]
     rows = cells_of(section)
     assert [row[2] for row in rows] == ["0", "1", "0", "1", "0"]
@@ -98,13 +98,13 @@ def test_five_answers_are_wrong_and_right_in_turn(catalog):
 
 
 def test_a_score_table_states_the_number_of_prompts(catalog):
-    section = tasks.section(contents_of(catalog))
+    section = tasks.by_task(contents_of(catalog))
     assert re.findall(r"<small>(.*?)</small>", section) == ["n = 8"] * 3
 
 
 def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog):
     contents = contents_of(catalog)
-    assert training.section(contents) == ""
+    assert training.training(contents) == ""
     methods = [{"method": name, "frozen": True} for name in ("none", "yarn_paper")]
     settings = {"learning_rate": 0.0005, "tokens_per_step": 4096, "schedule": "cosine"}
     run = {
@@ -113,7 +113,7 @@ def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog):
     }  # fmt: skip
     base = {**run, "is_finetuning": False, "settings": None}
     trained = Contents(contents.study, {**contents.rows, "training_settings": [base, run]})
-    assert cells_of(training.section(trained)) == [
+    assert cells_of(training.training(trained)) == [
         ["the base model", "books", "1,000", "", "512", "", ""],
         ["<code>none</code>, <code>yarn_paper</code>", "books", "1,000", "4,096", "512", "0.0005",
          "schedule cosine"],

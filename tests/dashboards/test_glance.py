@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dashboards.contents import Contents, Row, read_contents
 from dashboards.families import MOST_LINES, Family, Variant, panels
 from dashboards.scores import comparable
-from dashboards.sections import against_length, glance, papers
+from dashboards.sections import comparisons, curves, heat_maps
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 
 
@@ -25,7 +25,7 @@ def test_a_benchmark_with_many_tasks_has_one_figure_of_the_mean(tmp_path):
         for task in range(5)
         for length in (128, TARGET)
     ]
-    shown = against_length.section(contents_of(tmp_path, cells))
+    shown = curves.against_length(contents_of(tmp_path, cells))
     assert re.findall(r'data-figure="([^"]+)"', shown) == ["ruler: mean of 5 tasks"]
     marks = re.findall(
         r'data-method="pi" data-frozen="true" data-x="\d+" data-value="([^"]+)"', shown
@@ -35,18 +35,18 @@ def test_a_benchmark_with_many_tasks_has_one_figure_of_the_mean(tmp_path):
 
 def test_the_papers_section_has_a_table_or_says_that_no_score_matches(tmp_path):
     contents = contents_of(tmp_path, [Cell("pi", True, 0, "ruler", "qa", TARGET, "done", 0.5)])
-    assert "<table" not in (none := papers.section(contents))
+    assert "<table" not in (none := comparisons.papers(contents))
     assert "No paper reports a score" in none
     names = ["paper", "place", "method", "frozen", "benchmark", "task", "eval_length"]
     row = dict(zip(names, ["lceg", "Table 3", "pi", True, "ruler", "qa", 32768], strict=True))
     row |= {"value": 0.5, "paper_value": 0.625, "difference": -0.125, "rank": 2, "paper_rank": 1}
     contents.papers.append(row)
-    shown = papers.section(contents)
+    shown = comparisons.papers(contents)
     assert re.findall(r'data-value="([^"]+)"', shown) == [
         "32768", "0.5", "0.625", "-0.125", "2", "1",
     ]  # fmt: skip
     contents.agreement.append({"study": "s", "base_model": "b", "paper": "lceg", "kendall": 0.75})
-    assert papers.section(contents).count('data-save="csv"') == 2
+    assert comparisons.papers(contents).count('data-save="csv"') == 2
 
 
 def test_won_counts_equal_tasks_beyond_the_trained_context(tmp_path):
@@ -74,7 +74,7 @@ def test_colours_show_the_distance_from_the_best_of_the_column(tmp_path):
         Cell(method, True, 0, "perplexity", "code", TARGET, "done", value)
         for method, value in values.items()
     ]
-    shown = glance.section(contents_of(tmp_path, cells))
+    shown = heat_maps.glance(contents_of(tmp_path, cells))
     steps = re.findall(r'class="field h(\d+)[^>]*data-value="([^"]+)"', shown)
     assert sorted((float(value), int(step)) for step, value in steps) == [
         (4.0, 10), (values["pi"], 5), (6.0, 0), (60.0, 0),

@@ -11,9 +11,8 @@ import pytest
 
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import expectations
-from dashboards.markdown import write_markdown
-from dashboards.plain_text import plain
-from dashboards.sections.short_context import TITLE
+from dashboards.markdown import plain, write_markdown
+from dashboards.sections.comparisons import SHORT_CONTEXT
 from lce_core import formats
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 from tests.support.catalogs.sample_store import STUDY
@@ -76,7 +75,7 @@ def test_each_value_and_interval_is_in_the_table_of_its_task(catalog, page):
 
 
 def test_verdicts_within_the_trained_context_are_those_of_the_catalog(catalog, page):
-    table = page.split(f"### {TITLE}\n")[1].split("\n\n")[1]
+    table = page.split(f"### {SHORT_CONTEXT}\n")[1].split("\n\n")[1]
     lines = [line.split("|")[1:-1] for line in table.splitlines()]
     heads, *found = ([field.strip() for field in line] for line in lines)
     assert heads == ["method", "passkey, 128 tokens"]  # made-up losses have no documents

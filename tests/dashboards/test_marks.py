@@ -43,7 +43,7 @@ def catalog(tmp_path_factory) -> Path:
 
 
 def html(catalog: Path) -> str:
-    return tasks.section(read_contents(catalog, "s").of(BASE_MODEL))
+    return tasks.by_task(read_contents(catalog, "s").of(BASE_MODEL))
 
 
 def test_a_task_has_its_mark_in_the_reports_table(catalog):

@@ -12,7 +12,7 @@ import pytest
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents
 from dashboards.figure import names_as_code
-from dashboards.sections import named
+from dashboards.sections import comparisons
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 
 RIGHT = {"none": 4, "pi": 20, "self_extend": 36, "ntk_32k": 30, "yarn": 38}
@@ -48,7 +48,7 @@ def contents_of(catalog: Path) -> Contents:
 
 
 def test_every_named_method_is_compared_with_every_other(catalog):
-    section = named.section(contents_of(catalog))
+    section = comparisons.named_methods(contents_of(catalog))
     # An expectation names passkey only.
     assert re.findall(r"<summary><b>(.*?)</b>", section) == ["passkey, 512 tokens"]
     order = ["yarn", "self_extend", "pi", "none"]
@@ -75,12 +75,12 @@ def test_every_named_method_is_compared_with_every_other(catalog):
 
 def test_without_expectations_the_hypothesis_names_the_methods(tmp_path):
     contents = contents_of(catalog_of(tmp_path))
-    assert [one.label for one in named.named(contents)] == ["pi", "self_extend"]
-    assert named.section(contents).count("<summary>") == 2
+    assert [one.label for one in comparisons.named(contents)] == ["pi", "self_extend"]
+    assert comparisons.named_methods(contents).count("<summary>") == 2
 
 
 def test_sentences_have_names_of_methods_in_code_type(catalog):
-    variants = named.named(contents_of(catalog))
+    variants = comparisons.named(contents_of(catalog))
     shown = names_as_code("yarn & self_extend beat pi; pip and the-pi do not", variants)
     assert shown == (
         "<code>yarn</code> &amp; <code>self_extend</code> beat <code>pi</code>;"

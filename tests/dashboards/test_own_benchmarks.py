@@ -11,7 +11,7 @@ import pytest
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims
 from dashboards.contents import Contents, read_contents
-from dashboards.sections import depths, glance
+from dashboards.sections import heat_maps
 from tests.support.catalogs.answered_catalog import Answered, written
 
 METHODS = {"none": 0.0, "pi": 0.25, "yarn": 0.75}
@@ -62,10 +62,10 @@ def test_any_perplexity_orders_the_methods(catalog):
 
 
 def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents):
-    shown = glance.section(contents)
+    shown = heat_maps.glance(contents)
     assert re.findall(r'data-block="([^"]+)"', shown)
     kinds = ["perplexity", "retrieval", "reasoning", "learning"]
-    drawn = [name for name in glance.MEASURES if f'data-figure="{name.capitalize()}"' in shown]
+    drawn = [name for name in heat_maps.MEASURES if f'data-figure="{name.capitalize()}"' in shown]
     assert drawn == kinds
     won = {(row["measure"], row["method"]): row["won"] for row in contents.standing}
     for measure in kinds:
@@ -75,7 +75,7 @@ def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents):
 def test_only_depths_on_a_grid_of_whole_per_cents_have_a_picture(contents):
     assert {row["benchmark"] for row in contents.depths} == {"first_number"}
     assert {row["depth"] for row in contents.depths} == {0.0, 25.0, 50.0, 75.0, 100.0}
-    assert "Needles by length and depth" in depths.section(contents)
+    assert "Needles by length and depth" in heat_maps.needles(contents)
 
 
 def test_claims_follow_the_order_of_kinds(catalog):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dashboards.latex import write_latex
-from dashboards.markdown import write_markdown
-from dashboards.plain_text import file_name, plain
+from dashboards.markdown import file_name, plain, write_markdown
 from dashboards.report import write_report
 from lce_core.terminal import visible
 from tests.support.catalogs.answered_catalog import Answered, written

@@ -15,8 +15,7 @@ from scipy import stats
 
 from dashboards.contents import Contents, read_contents, select
 from dashboards.markdown import write_markdown
-from dashboards.sections import shots
-from dashboards.sections.shots import pictured, spans_a_decade
+from dashboards.sections.curves import by_shots, pictured, spans_a_decade
 from lce_core.benchmarks.many_shot.trec import CLASSES
 from tests.support.catalogs.answered_catalog import Answered, written
 
@@ -64,7 +63,7 @@ def of(catalog: Path) -> Contents:
 
 @pytest.fixture(scope="module")
 def pictures(catalog) -> list[ET.Element]:
-    section = shots.section(of(catalog))
+    section = by_shots(of(catalog))
     return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", section, re.DOTALL)]
 
 
@@ -121,7 +120,7 @@ def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures):
 def test_with_one_seed_the_interval_is_over_prompts(tmp_path):
     answers = [1.0, 0.0, 0.0, 0.0] * (2 * QUESTIONS)  # eight orders
     cells = [cell("pi", True, 0, count, answers, profile="tiny") for count in (10, 25)]
-    section = shots.section(of(written(tmp_path / "catalog.duckdb", cells)))
+    section = by_shots(of(written(tmp_path / "catalog.duckdb", cells)))
     found = re.findall(r'data-value="0.25" data-lowest="([^"]+)" data-highest="([^"]+)"', section)
     bounds = stats.binomtest(2 * QUESTIONS, 8 * QUESTIONS).proportion_ci(method="exact")
     expected = [pytest.approx((bounds.low, bounds.high), abs=1e-4)] * 2

@@ -5,8 +5,8 @@ import duckdb
 from catalog.holdings import take_stock
 from catalog.limits import Limits
 from catalog.queries import as_store_error, read_blocks
-from dashboards.app.serving import require_streamlit
-from dashboards.claims.__main__ import _of
+from dashboards.app.__main__ import require_streamlit
+from dashboards.claims.printing import _of
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.artifacts import Store
 from tests.support.errors.provocations import Place, provokes

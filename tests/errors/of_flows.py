@@ -25,8 +25,7 @@ from flows.settings import make_execution, named_folders, study_path
 from lce.commands.keeping import verify
 from lce.keeping.cleaning import clean
 from lce.keeping.verifying import verify_study
-from lce.plugins.checking import check_plugins, require_assertions
-from lce.plugins.scaffolding import new_plugin
+from lce.plugins.authoring import check_plugins, new_plugin, require_assertions
 from lce.rope.inspection import inspect_method
 from lce.views.planning import inspect_study
 from lce.views.status_view import watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import streamlit as st
 
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.tables import p_text, table, text_of
 from dashboards.app.theme import NAMES, colour
 from dashboards.contents import Row
@@ -23,7 +23,6 @@ _COLOURS = {
 
 
 def page(chosen: Chosen) -> None:
-    """Show pickers, a chart of differences with intervals per benchmark, and a table of tests."""
     row = st.container(horizontal=True)
     variants = {one.label: one for one in chosen.variants()}
     tuned = next((n for n, one in enumerate(variants.values()) if not one.is_control), 0)

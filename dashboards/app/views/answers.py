@@ -9,7 +9,7 @@ import altair as alt
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.tables import table, text_of
 from dashboards.app.theme import NAMES, colour
 from dashboards.app.views import prompt
@@ -28,7 +28,6 @@ _RANGE = 10
 
 
 def page(chosen: Chosen) -> None:
-    """Show pickers, mean scores as heat maps, the table of answers, and the selected answer."""
     answered = chosen.rows("answered")
     if not answered:
         st.info("No prompt of this study has been answered yet.")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import altair as alt
 import streamlit as st
 
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
 from dashboards.app.theme import colour, of_look
@@ -36,7 +36,6 @@ class _Style(NamedTuple):
 
 
 def page(chosen: Chosen) -> None:
-    """Show pickers, one chart per value of the "Panels" dimension, and a table of the points."""
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
     row = st.container(horizontal=True)
@@ -72,7 +71,6 @@ def page(chosen: Chosen) -> None:
 
 
 def _of_methods(chosen: Chosen) -> dict[str, _Style]:
-    """Return the style of each variant by label."""
     looks = method_looks(chosen.rows("overview"), chosen.rows("families"))
     return {
         one.label: _Style(of_look(looks[one.method]), _SHAPES[looks[one.method].shape], one.frozen)

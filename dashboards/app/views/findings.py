@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.tables import p_text, table
 from dashboards.app.views import answers, matrix
 from dashboards.contents import Row
@@ -28,7 +28,6 @@ _EXPECTED = {
 
 @st.fragment(run_every=matrix.REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """Show what came out, progress if cells are missing, and the means of all tasks."""
     if hypothesis := chosen.facts["hypothesis"]:
         st.text(hypothesis)
     cells = chosen.rows("matrix")

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.tables import table
 from dashboards.app.theme import NAMES, colour
 from dashboards.contents import Row
@@ -28,10 +28,6 @@ _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="to
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """Show the hypothesis, the matrix of cell states, the reasons for missing results, and cells.
-
-    The cells are those of the field on which the viewer has clicked.
-    """
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("Hypothesis"):
             st.text(hypothesis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.tables import table
 from dashboards.families import Variant
 
@@ -25,7 +25,6 @@ _ERRATA = {
 
 
 def page(chosen: Chosen) -> None:
-    """Show the study's values beside the papers', rank agreement, one printed table, and errata."""
     beside = chosen.rows("papers")
     if beside:
         st.caption("Accuracies range from 0 to 1. Differences are ours minus the paper's.")

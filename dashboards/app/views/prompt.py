@@ -1,5 +1,8 @@
 """Show the prompts of one sample: short ones whole, long ones as excerpts.
 
+An excerpt has the text's start, the marked spans and the end. The text itself is escaped. The HTML
+contains only the elements `mark`, around the marked spans, and `i`, for omitted parts.
+
 A subprocess (`python -m lce_core.prompts`) rebuilds them, so that the dashboard itself loads
 neither tokenizers nor benchmarks. Only a viewer who opens a sample waits for them to load.
 """
@@ -10,14 +13,23 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from dashboards.app.excerpts import MOST_PLACES, WHOLE, as_html
+WHOLE = 6000
+"""A text of up to this many characters is not shortened."""
+BEGINNING, END, AROUND = 1500, 1200, 500
+MOST_PLACES = 8
+"""A shortened text always shows this many marked spans; it may omit later ones."""
+_CONTROL_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+"""Code point of a visible symbol for the code of each control character."""
+
+Span = tuple[int, int]
 
 MOST_SECONDS = 600.0
 _POLL_SECONDS = 0.25
@@ -39,7 +51,6 @@ class Prompts:
 
 
 def show(home: Path, cell: str, sample: int) -> None:
-    """Show a sample's prompts and what they were built from, or why they cannot be built."""
     prompts = _prompts(home, cell, sample)
     if prompts.found is None:
         st.warning("This prompt cannot be shown.")
@@ -130,3 +141,51 @@ def _too_long(cell: str, sample: int) -> str:
         f"Building the prompts of this cell takes more than {MOST_SECONDS:.0f} s."
         f" Run `lce prompt {cell} {sample}`, which has no time limit and caches the prompts."
     )
+
+
+def shown(length: int, places: Sequence[Span]) -> list[Span]:
+    """Return the spans of a text that an excerpt shows: sorted, disjoint (start, end) pairs.
+
+    A short text is shown whole. Of a long text, an excerpt shows the start, the end and the
+    surroundings of the marked spans.
+
+    Args:
+      places: the marked spans as half-open (start, end) pairs, in ascending order.
+    """
+    if length <= WHOLE:
+        return [(0, length)]
+    wanted = [(0, BEGINNING), (length - END, length)]
+    for first, last in places[:MOST_PLACES]:
+        wanted.append((max(0, first - AROUND), min(length, last + AROUND)))
+    found: list[Span] = []
+    for first, last in sorted(wanted):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def as_html(text: str, places: Sequence[Span]) -> str:
+    """Return an excerpt of a text as HTML, with marked spans and the sizes of omitted parts."""
+    parts, at = [], 0
+    for first, last in shown(len(text), places):
+        if first > at:
+            parts.append(f"\n<i>[{first - at:,} characters are not shown here]</i>\n")
+        parts += _marked(text, first, last, places)
+        at = last
+    return "".join(parts)
+
+
+def _marked(text: str, first: int, last: int, places: Sequence[Span]) -> Iterator[str]:
+    at = first
+    for begin, end in places:
+        if first <= begin and end <= last:
+            yield _visible(text[at:begin])
+            yield f"<mark>{_visible(text[begin:end])}</mark>"
+            at = end
+    yield _visible(text[at:last])
+
+
+def _visible(text: str) -> str:
+    return escape(text.translate(_CONTROL_SYMBOLS))

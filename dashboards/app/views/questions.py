@@ -8,7 +8,7 @@ import streamlit as st
 
 from catalog.apart import answer_apart
 from catalog.formatting import format_rows
-from dashboards.app.chosen import Chosen
+from dashboards.app.catalog import Chosen
 from dashboards.app.tables import table
 from lce_core.errors import SpecError
 
@@ -20,7 +20,6 @@ _HEIGHT = 140
 
 
 def page(chosen: Chosen) -> None:
-    """Show the query box, the result of the query, and the list of the catalog's views."""
     first = (
         "SELECT method, frozen, benchmark, eval_length, value\nFROM benchmark_by_length\n"
         f"WHERE study = '{chosen.study}' AND is_best\nORDER BY benchmark, eval_length"

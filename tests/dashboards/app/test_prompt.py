@@ -19,9 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboards.app.excerpts import AROUND, BEGINNING, END, WHOLE, as_html, shown
 from dashboards.app.views import prompt as prompts
-from dashboards.app.views.prompt import build_prompts
+from dashboards.app.views.prompt import (
+    AROUND,
+    BEGINNING,
+    END,
+    WHOLE,
+    as_html,
+    build_prompts,
+    shown,
+)
 from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
 from tests.support.ports import listens, unused_port
 from tests.support.studies import start, wait_until

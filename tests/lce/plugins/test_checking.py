@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lce.cli import app
-from lce.plugins.checking import PluginFile, plugin_files
+from lce.plugins.authoring import PluginFile, plugin_files
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lce.plugins.documents import methods_markdown
+from lce.plugins.listing import methods_markdown
 from lce_core.methods import METHODS
 
 

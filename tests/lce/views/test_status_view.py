@@ -15,9 +15,8 @@ from rich.console import Console
 
 from flows.settings import STUDIES, make_execution
 from lce.views import status_view
-from lce.views.grid import ASCII, grid_lines
 from lce.views.planning import Inspection, inspect_study
-from lce.views.status_view import show_status, watch
+from lce.views.status_view import ASCII, grid_lines, show_status, watch
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from tests.support.free_steps import write_file

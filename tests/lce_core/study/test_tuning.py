@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from catalog.build import build_catalog
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents
-from dashboards.sections import tuning
+from dashboards.sections import training
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
@@ -247,7 +247,7 @@ def test_the_catalog_has_each_trial_and_the_rate_that_was_used(catalog):
 @pytest.mark.slow
 def test_the_report_compares_both_results_and_marks_a_choice_at_the_edge(catalog):
     contents = read_contents(catalog, "fair")
-    assert tuning.AT_EDGE not in tuning.section(contents)
+    assert training.AT_EDGE not in training.tuning(contents)
     places = [(row["benchmark"], row["eval_length"], row["method"]) for row in contents.own_best]
     assert sorted(places) == [("perplexity", 128, "none"), ("perplexity", 128, "pi")]
     asked = "SELECT method, value FROM benchmark_by_length WHERE NOT frozen"
@@ -257,5 +257,5 @@ def test_the_report_compares_both_results_and_marks_a_choice_at_the_edge(catalog
         assert row["own_score"] == values[f"{row['method']}_best"]
         assert row["own_rank"] in (1, 2)
     edge = [{**row, "at_edge": row["chosen"]} for row in contents.trials]
-    table = tuning.trials(Contents(contents.study, {**contents.rows, "trials": edge}))
-    assert [row[-1] for row in table.rows] == [tuning.AT_EDGE] * 2
+    table = training.trials(Contents(contents.study, {**contents.rows, "trials": edge}))
+    assert [row[-1] for row in table.rows] == [training.AT_EDGE] * 2

@@ -1,4 +1,4 @@
-"""Section: heat maps of scores by method and length, one per kind."""
+"""Sections with heat maps: scores by method and length, needles found by length and depth."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import get_args
 
 from markupsafe import Markup
 
-from dashboards.charts.heat_map import Field, HeatMap, heat_map_svg, ramp_html
+from dashboards.charts.heat_map import Field, HeatMap, depth_grid_svg, heat_map_svg, ramp_html
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Family, Variant, duplicates, families, groups
+from dashboards.families import Family, Variant, duplicates, families, groups, ordered
 from dashboards.figure import Table, code, figure
 from dashboards.scores import benchmark_label, comparable
-from dashboards.sections import answers
+from dashboards.sections import tasks
 from lce_core import formats
 from lce_core.kinds import Kind
+from lce_core.study.variants import weights_label
 
 MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
 """Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
@@ -25,15 +26,19 @@ PADDING = 42.0
 """Horizontal padding of a figure in pixels."""
 MOST_FRAMES = 3
 """The best value of a column is framed only if at most this many methods share it."""
+_NEEDLES = {
+    "method": "method", "weights": "weights", "eval_length": "length", "depth": "depth in %",
+    "value": "found", "num_samples": "samples",
+}  # fmt: skip
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
-def section(contents: Contents) -> Markup:
+def glance(contents: Contents) -> Markup:
     """Return the heat maps of benchmarks with results."""
     trained = contents.studies[0]["trained_context"]
     won = {name: _won(contents, name) for name in MEASURES}
     same = duplicates(contents)
-    ordered = _ordered(contents, won)
+    in_order = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
     maps: list[tuple[float, Markup]] = []
     # Rows without a result have no unit, so the measure of a benchmark is that of its results.
@@ -41,8 +46,8 @@ def section(contents: Contents) -> Markup:
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
-            links = answers.links(contents, dict.fromkeys(row["benchmark"] for row in shown))
-            maps.append(_map(name, shown, ordered, won[name], trained, same, links))
+            links = tasks.links(contents, dict.fromkeys(row["benchmark"] for row in shown))
+            maps.append(_map(name, shown, in_order, won[name], trained, same, links))
     if not maps:
         return Markup()
     widest = max(maps)
@@ -82,14 +87,14 @@ def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> 
 def _map(
     name: str,
     rows: Sequence[Row],
-    ordered: Sequence[Family],
+    in_order: Sequence[Family],
     won: Mapping[Variant, float],
     trained: int | None,
     same: Mapping[Variant, Variant],
     links: str,
 ) -> tuple[float, Markup]:
     """Return the width in pixels of one heat map, and its HTML figure."""
-    shown_map = heat_map(name, rows, ordered, won, trained)
+    shown_map = heat_map(name, rows, in_order, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
     means = ""
@@ -134,14 +139,14 @@ def _same(same: Mapping[Variant, Variant]) -> Markup:
 def heat_map(
     title: str,
     rows: Sequence[Row],
-    ordered: Sequence[Family],
+    in_order: Sequence[Family],
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> HeatMap:
     """Build the heat map of all benchmarks in the rows, which `comparable` returned.
 
     Args:
-      ordered: families, from top to bottom.
+      in_order: families, from top to bottom.
       won: share of comparisons that each variant wins; empty to omit this column.
       trained: trained context in tokens, at which a line is drawn; None for no line.
     """
@@ -165,7 +170,7 @@ def heat_map(
     asked = {variant for variant, _, _ in fields}
     shown = [
         Family(family.key, family.title, members)
-        for family in ordered
+        for family in in_order
         if (members := tuple(one for one in family.variants if one in asked))
     ]
     blocks = {benchmark_label(one): lengths[one] for one in names}
@@ -192,3 +197,38 @@ def _level(row: Row, known: Sequence[float]) -> float:
     if best <= 0 or value <= 0:
         return 1.0 if value == best else 0.0
     return max(0.0, 1 - math.log(value / best) / math.log(WORST))
+
+
+def needles(contents: Contents) -> Markup:
+    """Return a figure with the grids of all methods for each task; "" if there are no results."""
+    found = dict.fromkeys((row["benchmark"], row["task"]) for row in contents.depths)
+    alone = len(found) == 1
+    return Markup("").join(
+        _grids(
+            "" if alone else f": {benchmark}/{task}".replace("_", " "),
+            ordered(contents),
+            select(contents.depths, benchmark=benchmark, task=task),
+        )
+        for benchmark, task in found
+    )
+
+
+def _grids(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> Markup:
+    lengths = sorted({row["eval_length"] for row in rows})
+    depths = sorted({row["depth"] for row in rows})
+    pictures = []
+    for one in methods:
+        mine = {
+            (row["eval_length"], row["depth"]): row["value"]
+            for row in rows
+            if Variant.of(row) == one
+        }
+        if mine:
+            pictures.append(depth_grid_svg(one, lengths, depths, mine))
+    labelled = [{**row, "weights": weights_label(row["frozen"])} for row in rows]
+    table = Table.of(labelled, _NEEDLES)
+    caption = Markup(
+        "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
+        " end. Colour: share of needles found."
+    ) + ramp_html("none", "all")
+    return figure(f"Needles by length and depth{of}", caption, pictures, table, "grids")

@@ -1,39 +1,22 @@
-"""Print the findings of a study, or the published claims with the outcomes of all studies.
-
-`lce claims` runs this module: `python -m dashboards.claims`.
-
-Exit codes are those of `lce`: 2, with one message, if the request is wrong, 3 if the catalog
-is damaged.
-"""
+"""Print the findings of a study, or the published claims with the outcomes of all studies."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from catalog.queries import as_store_error, open_catalog
-from dashboards.claims import (
-    Claim,
-    claims,
-    told_apart,
-)
+from dashboards.claims import Claim, claims, told_apart
 from dashboards.claims.expectations import outcomes_in_words
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED, OUTCOMES
-from dashboards.contents import Row, read
+from dashboards.contents import Row, opened, read
 from lce_core.errors import SpecError
-from lce_core.store.failures import explained
-from lce_core.terminal import WIDTH, guard_terminal
-
-if TYPE_CHECKING:
-    import duckdb
+from lce_core.terminal import WIDTH
 
 MOST_ITEMS = 10
 """Claims printed without --all, so that they fit a screen."""
@@ -42,61 +25,45 @@ MOST_ENTRIES = 5
 NARROWER = "--method, --against,\n--benchmark, --length"
 
 
-def main() -> int:
-    """Print the claims that the command line asks for; return the exit code 0, 2 or 3."""
-    guard_terminal()
-    parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
-    parser.add_argument("--catalog", type=Path, required=True)
-    parser.add_argument("--study")
-    parser.add_argument("--method")
-    parser.add_argument("--against")
-    parser.add_argument("--benchmark")
-    parser.add_argument("--length", type=int)
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    try:
-        with open_catalog(arguments.catalog) as connection:
-            output = _printed(connection, arguments)
-    except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
-        error_text = explained(as_store_error(error, arguments.catalog), arguments.catalog.parent)
-        sys.stderr.write(f"lce: {error_text}\n")
-        return 2 if isinstance(error_text, SpecError) else 3
-    sys.stdout.write(f"{output}\n")
-    return 0
+def printed_claims(
+    catalog: Path, study: str | None, chosen: Mapping[str, Any], *, everything: bool, as_json: bool
+) -> str:
+    """Return the output of `lce claims`.
+
+    Args:
+      study: None for the published claims, over all studies.
+      chosen: values of the options method, against, benchmark and length, without those not given.
+
+    Raises:
+      SpecError: if the catalog or the study does not exist, or no claim fits the options.
+      StoreError: if the catalog is damaged.
+    """
+    with opened(catalog) as connection:
+        if study is None:
+            rows = read(connection, "FROM claims")
+            return json.dumps(rows, indent=1) if as_json else "\n".join(_published(rows))
+        found = _chosen(claims(connection, study), chosen)
+        if as_json:
+            return json.dumps([asdict(one) for one in found], indent=1)
+        if chosen:
+            return "\n".join(_list(found, everything=everything))
+        return "\n".join(_all(found, summaries(connection, study), everything=everything))
 
 
-def _printed(connection: duckdb.DuckDBPyConnection, arguments: argparse.Namespace) -> str:
-    study = arguments.study
-    if study is None:
-        rows = read(connection, "FROM claims")
-        return json.dumps(rows, indent=1) if arguments.json else "\n".join(_published(rows))
-    found = claims(connection, study)
-    chosen = _chosen(found, arguments)
-    if arguments.json:
-        return json.dumps([asdict(one) for one in chosen], indent=1)
-    if chosen is found:
-        lines = _all(found, summaries(connection, study), everything=arguments.all)
-    else:
-        lines = _list(chosen, everything=arguments.all)
-    return "\n".join(lines)
-
-
-def _chosen(found: list[Claim], arguments: argparse.Namespace) -> list[Claim]:
-    """Return the claims that the options select; `found` itself if there is no such option."""
-    for option in ("method", "against"):
-        if name := getattr(arguments, option):
-            found = _of(found, name, f"--{option}")
-    for option, field in (("benchmark", "benchmark"), ("length", "eval_length")):
-        if (value := getattr(arguments, option)) is not None:
-            known = {getattr(one, field) for one in found} - {None}
-            found = [one for one in found if getattr(one, field) == value]
-            if not found:
-                expected = ", ".join(map(str, sorted(known))) or "none"
-                raise SpecError(
-                    f"--{option}", repr(value), f"one with such claims: {expected}",
-                    "give one of these",
-                )  # fmt: skip
+def _chosen(found: list[Claim], chosen: Mapping[str, Any]) -> list[Claim]:
+    for option, value in chosen.items():
+        if option in ("method", "against"):
+            found = _of(found, value, f"--{option}")
+            continue
+        field = "eval_length" if option == "length" else option
+        known = {getattr(one, field) for one in found} - {None}
+        found = [one for one in found if getattr(one, field) == value]
+        if not found:
+            expected = ", ".join(map(str, sorted(known))) or "none"
+            raise SpecError(
+                f"--{option}", repr(value), f"one with such claims: {expected}",
+                "give one of these",
+            )  # fmt: skip
     return found
 
 
@@ -192,7 +159,3 @@ def _item(text: str, indent: int = 2) -> str:
         subsequent_indent=" " * (indent + 2),
         break_on_hyphens=False,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
