@@ -350,7 +350,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "the unit is wrong": (
         "perplexity",
         benchmarks.check_uniform_model,
-        ('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "nats"'),
+        ('unit = "perplexity"', 'unit = "nats"'),
     ),
     "evidence is what the code under test computes": (
         "passkey",
@@ -371,7 +371,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "the unit is unknown": (
         "perplexity",
         benchmarks.check_form,
-        ('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "bits"'),
+        ('unit = "perplexity"', 'unit = "bits"'),
     ),
 }
 """Name of a plug-in, the check that catches the fault, and changes of the source."""
