@@ -10,7 +10,6 @@ import torch
 from lce_core.attention.cache import PreallocatedLayer
 from lce_core.attention.placement import Placement
 from lce_core.attention.rotation import Rotation
-from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
 
 
@@ -74,13 +73,3 @@ class AttentionInputs:
         sinks = None if self.sinks is None else self.sinks.chunk(number)[index]
         part = (index, number)
         return replace(self, query=query, key=key, value=value, sinks=sinks, part=part)
-
-
-def refuse_dropout(dropout: float) -> None:
-    if dropout:
-        raise SpecError(
-            "attention dropout",
-            dropout,
-            "0, because attention schemes and document masks have no dropout",
-            'set "attention_dropout": 0 in the model\'s config.json',
-        )

@@ -30,7 +30,7 @@ from lce_core.attention import AttentionScheme
 from lce_core.attention.cache import PreallocatedLayer
 from lce_core.attention.causal import attend_documents, attend_square, in_documents, kernel_for
 from lce_core.attention.flash import backend
-from lce_core.attention.inputs import AttentionInputs, refuse_dropout
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.token_graphs import over_caches
 from lce_core.errors import SpecError
 
@@ -75,7 +75,7 @@ def _attention(
             "no 4-D mask, because attention schemes compute their own masks",
             "call the model without attention_mask",
         )
-    refuse_dropout(dropout)
+    _refuse_dropout(dropout)
     if query.requires_grad and not scheme.differentiable:
         raise SpecError(
             type(scheme).__name__,
@@ -108,6 +108,16 @@ def _attention(
     for index, some in enumerate(output.chunk(number, dim=2)):
         some.copy_(_kernel(scheme)(scheme, inputs.of_heads(index, number)).transpose(1, 2))
     return output, None
+
+
+def _refuse_dropout(dropout: float) -> None:
+    if dropout:
+        raise SpecError(
+            "attention dropout",
+            dropout,
+            "0, because attention schemes and document masks have no dropout",
+            'set "attention_dropout": 0 in the model\'s config.json',
+        )
 
 
 def num_parts(inputs: AttentionInputs) -> int:
@@ -189,7 +199,7 @@ def _stock_attention(
 ) -> tuple[torch.Tensor, None]:
     """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
     if (bounds := getattr(module, "lce_documents", None)) is not None:
-        refuse_dropout(kwargs.get("dropout", 0.0))
+        _refuse_dropout(kwargs.get("dropout", 0.0))
         output = attend_documents(query, key, value, scaling, bounds)
         return output.transpose(1, 2), None
     if isinstance(key, PreallocatedLayer):

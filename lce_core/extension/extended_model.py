@@ -36,7 +36,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
 
-    from lce_core.recipe import Positions, TrainPositions
+    from lce_core.recipe import TrainPositions
 
 
 class ExtendedModel:
@@ -115,7 +115,10 @@ class ExtendedModel:
             )
         layers = self._layers(lengths)
         if self._positions != "exact" and self._positions != "pose":
-            rounded = {one: _with_positions(one, self._positions) for one in {*layers}}
+            rounded = {
+                one: replace(one, table=replace(one.table, positions=self._positions))
+                for one in {*layers}
+            }
             layers = tuple(rounded[one] for one in layers)
         rotated = next((one.table for one in layers if one.table.rotates), layers[0].table)
         self._rotary.begin(rotated, self._expanded(num_tokens))
@@ -299,7 +302,3 @@ def _check_pairs(method: Method, geometry: RopeGeometry, table: RopeTable) -> No
             f"one frequency for each of the {geometry.num_pairs} pairs",
             "compute as many frequencies as geometry.num_pairs",
         )
-
-
-def _with_positions(layer: LayerAttention, positions: Positions) -> LayerAttention:
-    return replace(layer, table=replace(layer.table, positions=positions))

@@ -22,8 +22,9 @@ from lce_core.evidence import LLAMA2_7B, value
 from lce_core.methods import ApproximateMethod
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.stated import temperature
 
-FACTOR = 0.1 * math.log(2) + 1
+FACTOR = temperature(2)
 """Factor of queries and keys at every length."""
 WINDOW, FIRST = 512, 200
 """w and r of the reference, for all its models."""
