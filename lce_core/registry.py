@@ -112,8 +112,7 @@ class Registry(Generic[P]):
     Args:
       attribute: name under which each module registers its class, such as "METHOD".
       table: dotted name of a module whose TABLE lists further plug-in classes, or None. Each class
-        states its name, version, source and evidence as class attributes, and examples unless they
-        are the defaults alone.
+        states its name, version, source and evidence as class attributes.
     """
 
     def __init__(
@@ -134,8 +133,7 @@ class Registry(Generic[P]):
     def _table(self) -> dict[str, type[P]]:
         listed = importlib.import_module(self.table).TABLE if self.table else ()
         for plugin in listed:
-            plugin.examples = vars(plugin).get("examples", ({},))
-            plugin.summary = _first_line(plugin.__doc__)
+            plugin.examples, plugin.summary = ({},), _first_line(plugin.__doc__)
         return {plugin.plugin_name: plugin for plugin in listed}
 
     def add_folder(self, folder: Path, package: str | None = None) -> None:

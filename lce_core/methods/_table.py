@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lce_core.methods import Method
 from lce_core.methods._by_parts import DynamicYarn, Llama3, NtkByParts, Yarn
-from lce_core.methods._clipped import Cope, DroPE, HardClip, PRope
 from lce_core.methods._ntk import (
     DynamicNtkAware,
     DynamicPositionInterpolation,
@@ -12,24 +11,19 @@ from lce_core.methods._ntk import (
     Ntk64k,
     NtkFrozen,
 )
-from lce_core.methods._other_base import AdjustedBase, AdjustedBaseInStages, BoundKept, SmallBase
+from lce_core.methods._other_base import AdjustedBase, BoundKept, SmallBase
 
 TABLE: tuple[type[Method], ...] = (
     AdjustedBase,
-    AdjustedBaseInStages,
     BoundKept,
-    Cope,
-    DroPE,
     DynamicNtkAware,
     DynamicPositionInterpolation,
     DynamicYarn,
-    HardClip,
     Llama3,
     Ntk32k,
     Ntk64k,
     NtkByParts,
     NtkFrozen,
-    PRope,
     SmallBase,
     Yarn,
 )
