@@ -1,7 +1,5 @@
 """Context-extension methods, one plug-in file each; studies name a method by its file name.
 
-Methods that are variants of one formula share a file, such as `_by_parts`; `_table` lists them.
-
 A method states, as numpy arrays and dataclasses, which RoPE frequencies and which attention a model
 must use. `lce_core.extension.extending` applies them to the model. The names of the methods follow
 the tables of the papers.
@@ -486,6 +484,4 @@ class TokenInsertion:
     """Number of text tokens in one training sequence, without inserted tokens."""
 
 
-METHODS: Registry[Method] = Registry(
-    "lce_core.methods", "METHOD", Method, table="lce_core.methods._table"
-)
+METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

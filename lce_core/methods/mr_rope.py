@@ -15,13 +15,13 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods._by_parts import NtkByParts
+from lce_core.methods._by_parts import ScaledByParts
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 from lce_core.rope.stated import ramp_ends, temperature
 
 
-class MrRope(NtkByParts):
+class MrRope(ScaledByParts):
     """Powers of the scale along YaRN's ramp, with an attention temperature."""
 
     form: Literal["uniform", "progressive", "tail_spline", "binomial"] = "progressive"

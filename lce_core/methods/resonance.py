@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods._by_parts import NtkByParts, WithTemperature
+from lce_core.methods._by_parts import ScaledByParts, WithTemperature
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class Resonance(NtkByParts, WithTemperature):
+class Resonance(ScaledByParts, WithTemperature):
     """YaRN, PI, NTK-aware or no scaling, with wavelengths of whole tokens."""
 
     over: Literal["yarn", "pi", "ntk_aware", "none"] = "yarn"
