@@ -163,13 +163,13 @@ def prompt(
     ] = False,
 ) -> None:
     """Print the prompt of one sample, rebuilt and compared with the digest in the store."""
-    from lce_core.prompts import reading, rebuilt_cell
+    from lce_core import prompts
     from lce_core.store.artifacts import Store
 
     folders = how.model_folders, how.data_folders
-    found = reading.readable_sample(rebuilt_cell(Store(how.home), cell, *folders), sample)
+    found = prompts.readable_sample(prompts.rebuilt_cell(Store(how.home), cell, *folders), sample)
     if as_json:
-        say(json.dumps(reading.to_json(found), indent=1))
+        say(json.dumps(prompts.to_json(found), indent=1))
         return
     row = found.sample
     say(f"{found.cell}, sample {row['sample']} of 0 to {found.num_samples - 1}", err=True)
@@ -177,12 +177,12 @@ def prompt(
         f"answer {row['prediction']!r}, reference {row['reference']!r}, score {row['score']:g}",
         err=True,
     )
-    for line in reading.origin(found):
+    for line in prompts.origin(found):
         say(line, err=True)
     for number, prompt in enumerate(found.prompts, start=1):
         if len(found.prompts) > 1:
             say(f"query {number} of {len(found.prompts)}:", err=True)
-        say(reading.size(prompt), err=True)
+        say(prompts.size(prompt), err=True)
         # Exactly the text that the model received; only a terminal escapes control characters.
         say(prompt.text)
 
