@@ -135,7 +135,7 @@ class WorkerProcess(Worker):
             os.close(fd)
         self._requests: IO[str] = os.fdopen(requests_out, "w", encoding="utf-8")
         self._events: IO[str] = os.fdopen(events_in, encoding="utf-8")
-        self._is_computing = False
+        self._is_computing = self._was_asked_to_end = False
         self._send(execution.model_dump_json())
 
     def events(self, request: str) -> Iterator[Event]:
@@ -159,13 +159,16 @@ class WorkerProcess(Worker):
 
     @property
     def died_of_its_step(self) -> bool:
-        """True unless the process exits with the code for the signal `END` within 5 s."""
+        """True unless asked to end; or the process exits with the code for `END` within 5 s."""
+        if self._was_asked_to_end:
+            return False
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(5.0) != ENDED
         return True
 
     def ask_to_end(self) -> None:
         if self._is_computing:
+            self._was_asked_to_end = True
             self._process.send_signal(END)
 
     def close(self) -> None:

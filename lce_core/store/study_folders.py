@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import SpecError
@@ -235,13 +236,13 @@ class StudyFolders:
         Several hosts may test the same look; the first outcomes are final.
         """
         folder, digest = self._make_folder(plan["study"]), _registered(plan)[1]
-        found = _all_looks(folder)
-        if any((one["sha256"], one["look"]) == (digest, look) for one in found):
-            return
         new = {"at": _now(), "sha256": digest, "look": look, "seeds": plan["looks"][look - 1]}
         names = (*_Outcome.model_fields, "metric")
         kept = [{name: one[name] for name in names if name in one} for one in comparisons]
-        write_json(folder / LOOKS, {"looks": [*found, {**new, "comparisons": kept}]})
+        with FileLock(folder / ".looks.lock"):
+            found = _all_looks(folder)
+            if not any((one["sha256"], one["look"]) == (digest, look) for one in found):
+                write_json(folder / LOOKS, {"looks": [*found, {**new, "comparisons": kept}]})
 
     def _make_folder(self, study: str) -> Path:
         return make_folder(self._folder / study)

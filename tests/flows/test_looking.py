@@ -5,6 +5,8 @@ In the tiny study pi answers nearly all prompts right, the others one in ten.
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +21,7 @@ from flows.settings import make_execution
 from flows.work import RunOptions, preflight
 from lce.views import planning
 from lce_core.execution import Execution
+from lce_core.store import study_folders
 from lce_core.store.artifacts import Store
 from lce_core.study.looks import settled_methods
 from tasks.questions import read
@@ -198,12 +201,32 @@ def test_two_hosts_make_the_same_looks_as_one(looked, migrated):
     assert read(home, OUTCOMES) == read(single, OUTCOMES)
 
 
-def test_a_look_is_recorded_once(looked):
+def test_looks_that_hosts_record_at_the_same_time_are_recorded_once_each(looked, monkeypatch):
     execution = looked.copy("twice")
-    plan = compile_request(str(looked.file), execution).plan.to_json()
-    studies, before = Store(execution.home).studies, recorded(execution.home)
-    studies.record_look(plan, 1, before[1]["comparisons"])
-    assert recorded(execution.home) == before
+    plan, before = (
+        compile_request(str(looked.file), execution).plan.to_json(),
+        recorded(execution.home),
+    )
+    (execution.home / "studies" / "looked" / "looks.json").unlink()
+
+    read_looks = study_folders._all_looks
+
+    def slowly(folder: Path) -> list[dict[str, Any]]:
+        found = read_looks(folder)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr(study_folders, "_all_looks", slowly)
+
+    def record(look: int) -> None:
+        Store(execution.home).studies.record_look(plan, look, before[look - 1]["comparisons"])
+
+    with ThreadPoolExecutor(8) as hosts:
+        list(hosts.map(record, [1, 2] * 4))
+    assert sorted(recorded(execution.home), key=lambda one: one["look"]) == before
+    # The first outcomes are final.
+    Store(execution.home).studies.record_look(plan, 1, before[1]["comparisons"])
+    assert sorted(recorded(execution.home), key=lambda one: one["look"]) == before
 
 
 def test_looks_at_other_expectations_do_not_count(looked):
