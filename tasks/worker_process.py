@@ -159,7 +159,7 @@ class WorkerProcess(Worker):
 
     @property
     def died_of_its_step(self) -> bool:
-        """True unless asked to end; or the process exits with the code for `END` within 5 s."""
+        """False if it was asked to end, or exits with the code for `END` within 5 s."""
         if self._was_asked_to_end:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
