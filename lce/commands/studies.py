@@ -149,9 +149,9 @@ def plan(
     found = planning.inspect_study(study, how, select, accept_plugin_change=accept_plugin_change)
     chosen = None
     if budget:
-        chosen = within_budget(found.plan, found.states, how, budget, device_type)
+        chosen = within_budget(found.plan, found.states, found.execution, budget, device_type)
         found = replace(found, plan=chosen.plan)
-    tests = expected.comparisons(found.plan, how.data_folders) if power else []
+    tests = expected.comparisons(found.plan, found.execution.data_folders) if power else []
     seeds = expected.planned_seeds(found.plan)
     if json_form:
         output = planning.as_json(found, device_type)

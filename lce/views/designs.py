@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.plans.pricing import GPU_HOURS_OF, Prices, gpu_seconds
 from lce.views.plan_view import LONG_SECONDS
-from lce.views.power import Comparison, Options, Test, seed_dependent
+from lce.views.power import Comparison, Options, Test, planned_seeds, seed_dependent
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import detectable_difference
@@ -50,7 +50,7 @@ class Costs:
     """Predicted cost of the whole study by number of seeds and multiple of prompts."""
 
     def __init__(self, plan: StudyPlan, prices: Prices) -> None:
-        of_seed, num_seeds = seed_dependent(plan), len(plan.study.seeds)
+        of_seed, num_seeds = seed_dependent(plan), planned_seeds(plan) or 1
         steps = {**plan.expected, **plan.steps}.values()
         self._parts = []
         for per_seed, is_cell in product((False, True), repeat=2):

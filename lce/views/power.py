@@ -158,18 +158,18 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
         tasks = [task for task in own[0] if all(task in it for it in own)] if own else []
         if not tasks:
             continue
-        benchmark = entries[where[1], tasks[0], where[2], *methods[0]]
+        benchmarks = {task: entries[where[1], task, where[2], *methods[0]] for task in tasks}
+        is_accuracy = benchmarks[tasks[0]].unit == "accuracy"
         level = last_level(study) * one.get("weight", 1.0)
         is_ranking = one["expected"] == "predicts"
         test = sizes.test(
-            benchmark,
+            benchmarks,
             next(base for base in study.base_models if base.known_as == where[0]),
-            tasks,
             where[2],
             level=level,
             alpha=level / counts.get(_family(one), 1),
             margin=one["margin"],
-            is_share=not is_ranking and not one.get("metric") and benchmark.unit == "accuracy",
+            is_share=not is_ranking and not one.get("metric") and is_accuracy,
             is_trained=not is_ranking and any(_is_trained(it, of_seed) for it in own),
         )
         is_known = not is_ranking or len(methods) >= FEWEST_RANKED
@@ -251,9 +251,8 @@ class _Sizes:
 
     def test(
         self,
-        benchmark: Benchmark,
+        benchmarks: Mapping[str, Benchmark],
         base_model: LanguageModel,
-        tasks: Sequence[str],
         length: int,
         *,
         is_share: bool,
@@ -263,7 +262,7 @@ class _Sizes:
         margin: float | None,
     ) -> Test:
         counts, limits, is_limit = [], [math.inf], False
-        for task in tasks:
+        for task, benchmark in benchmarks.items():
             text = benchmark.text_tokens(task, self._study.evaluation.held_out_tokens)
             number = benchmark.num_independent(task, length, text)
             available = benchmark.data_samples(CellData(base_model, task, length, self._folders))
@@ -277,7 +276,7 @@ class _Sizes:
             counts.append(number if available is None else min(number, available))
             if available and counts[-1]:
                 limits.append(available / counts[-1])
-        assumed = {data.name for task in tasks for data in benchmark.reads(task)
+        assumed = {data.name for task, one in benchmarks.items() for data in one.reads(task)
                    if not data.is_in(self._folders)}  # fmt: skip
         return Test(
             benchmark.plugin_name,

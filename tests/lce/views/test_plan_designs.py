@@ -23,6 +23,7 @@ from lce_core.benchmarks._text.windows import cut_windows
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import Design, detectable_difference
 from lce_core.statistics.power import mcnemar_power, mean_power
+from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.speed import DEVICE_TYPES
 
@@ -71,13 +72,14 @@ def priced(plan: StudyPlan) -> Prices:
 
 def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_path):
     plan = planned(tmp_path)
-    costs = Costs(plan, priced(plan))
-    for number in (1, 5):
-        other = planned(tmp_path, seeds=[*range(number)])
-        whole = priced(other).total(other.expected.values())
-        found = costs.of(number, 1)
-        assert found["flops"] == pytest.approx(whole.cost.all_flops, rel=1e-6)
-        assert found["hours"] == pytest.approx(whole.seconds / 3600, rel=1e-6)
+    for known in (select_cells(plan, "seed=1"), plan):
+        costs = Costs(known, priced(known))
+        for number in (1, 5):
+            other = planned(tmp_path, seeds=[*range(number)])
+            whole = priced(other).total(other.expected.values())
+            found = costs.of(number, 1)
+            assert found["flops"] == pytest.approx(whole.cost.all_flops, rel=1e-6)
+            assert found["hours"] == pytest.approx(whole.seconds / 3600, rel=1e-6)
     training, cells = (
         sum(priced(plan).of(one).cost.all_flops for one in plan.expected.values() if one.kind in of)
         for of in (("finetune",), ("cell",))
@@ -242,7 +244,7 @@ def test_the_last_of_several_looks_has_its_part_of_the_level(tmp_path):
     assert passkey["probability"] < mcnemar_power(120, 0.2, alpha=0.05)
 
 
-def test_documents_of_the_corpus_limit_what_windows_seem_to_give(tmp_path):
+def test_documents_of_the_corpus_limit_what_windows_seem_to_give(tmp_path, monkeypatch):
     """Seven held-out documents of 9,000 to 15,000 bytes, of which windows start in five."""
     entry = {"name": "perplexity", "profile": "fast", "domains": ["prose"], "max_tokens": 16384}
     changes = {
@@ -264,14 +266,32 @@ def test_documents_of_the_corpus_limit_what_windows_seem_to_give(tmp_path):
     words = " ".join(shown.split())
     assert words.endswith("n = 5): cannot be decided by this study: a test needs n = 6")
     assert max(map(len, shown.split("\n"))) <= 80
+    home, arguments = tmp_path / "home", [str(tmp_path / "study.yaml")]
+    arguments += ["--data-folder", f"text={folder}"]
+    Store(home).studies.save_plan("mine", {**plan.to_json(), "arguments": arguments}, "study.yaml")
+    monkeypatch.setenv("LCE_HOME", str(home))
+    command = ["plan", "mine", "--power", "--json"]
+    shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    assert json.loads(shown)["power"] == read
 
 
-def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_path):
-    books = {"name": "perplexity_documents", "profile": "faithful", "lengths": [4096]}
-    plan = planned(tmp_path, {**books, "domains": [], "data_sets": ["pg19", "govreport"]})
-    design = comparisons(plan)[0].test.design
-    # Variance of the mean of two means: (1/10 + 1/50) / 4 = 1 / 33.3.
-    assert (design.num_clusters, design.num_prompts) == (60, 33)
+@pytest.mark.parametrize(
+    ("entries", "numbers"),
+    [
+        # Variance of the mean of two means: (1/10 + 1/50) / 4 = 1 / 33.3.
+        ([{"data_sets": ["pg19", "govreport"]}], (60, 33)),
+        ([{"data_sets": ["pg19"], "max_documents": 7}, {"data_sets": ["govreport"]}], (57, 24)),
+    ],
+)
+def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(
+    entries, numbers, tmp_path
+):
+    books = {"name": "perplexity_documents", "profile": "faithful"}
+    changed = ({**books, "domains": [], "lengths": [4096], **entry} for entry in entries)
+    plan = planned(tmp_path, *changed)
+    test = comparisons(plan)[0].test
+    assert (test.design.num_clusters, test.design.num_prompts) == numbers
+    assert test.assumed == ("govreport", "pg19")
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
