@@ -156,18 +156,18 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
     With the losses of the same documents at hand (a benchmark that measures both), each document
     has its own order of losses; otherwise all have that of the mean losses.
     """
-    by_family: dict[Any, list[tuple[Predicts, Contrast, int]]] = {}
+    by_family: dict[Any, list[tuple[Predicts, Contrast, int, bool]]] = {}
     for one in asked:
         found = _within_documents(cells, one)
         if found is not None:
             key = one.study, one.base_model, one.is_registered
             by_family.setdefault(key, []).append((one, *found))
     for (_, _, is_registered), family in by_family.items():
-        contrasts = [contrast for _, contrast, _ in family]
+        contrasts = [contrast for _, contrast, *_ in family]
         corrected = (
             adjust(contrasts) if is_registered else explore(contrasts, [ALPHA] * len(contrasts))
         )
-        for (one, contrast, number), adjusted in zip(family, corrected, strict=True):
+        for (one, contrast, number, is_one_run), adjusted in zip(family, corrected, strict=True):
             yield {
                 **fields_of(one, *_PLACE, "metric"),
                 "among": one.named,
@@ -177,20 +177,25 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
                 "p_adjusted": adjusted.p_adjusted,
                 "num_methods": number,
                 "num_clusters": contrast.num_clusters,
-                "outcome": _outcome(contrast, adjusted),
+                "outcome": _outcome(contrast, adjusted, is_one_run),
             }
 
 
-def _outcome(contrast: Contrast, adjusted: Adjusted) -> str:
+def _outcome(contrast: Contrast, adjusted: Adjusted, is_one_run: bool) -> str:
     if contrast.num_clusters < FEWEST_CLUSTERS:
         return "too few"
     if adjusted.p_adjusted > ALPHA:
         return "undecided"
+    if is_one_run:
+        return "on one training run"
     return "confirmed" if contrast.value > 0 else "contradicted"
 
 
-def _within_documents(cells: list[Cell], one: Predicts) -> tuple[Contrast, int] | None:
-    """Return the mean of tau over documents, and the number of methods; None if not measured."""
+def _within_documents(cells: list[Cell], one: Predicts) -> tuple[Contrast, int, bool] | None:
+    """Return the mean of tau over documents, and the number of methods; None if not measured.
+
+    The boolean is True if one of the methods has trained weights of a single run.
+    """
     there = [
         cell
         for cell in cells
@@ -243,7 +248,11 @@ def _within_documents(cells: list[Cell], one: Predicts) -> tuple[Contrast, int] 
         skewness(differences.residuals),
         differences=differences,
     )
-    return contrast, len(methods)
+    runs: dict[Method, set[str | None]] = {}
+    for cell in scores:
+        runs.setdefault(cell.method, set()).add(cell.checkpoint)
+    is_one_run = any(not frozen and len(runs[name, frozen]) == 1 for name, frozen in methods)
+    return contrast, len(methods), is_one_run
 
 
 def _by_document(cells: Sequence[Cell]) -> dict[Method, dict[Any, float]]:

@@ -175,7 +175,7 @@ def _blocking(row: Row, numbers: Mapping[tuple[str, int], int]) -> int:
 def _reasons(row: Row, numbers: Mapping[tuple[str, int], int]) -> Iterable[str]:
     """Yield why the outcome is no finding about the methods, and what would decide it."""
     if row["outcome"] == "on one training run":
-        verdict = row["verdict"] if row["margin"] is None else "decided"
+        verdict = (row["margin"] is None and row["verdict"]) or "decided"
         yield f"{verdict} for these weights only, other training seeds may differ"
     if row["outcome"] == "too few":
         yield "too few seeds, documents or prompts to decide any difference"

@@ -107,7 +107,7 @@ def cheapest(group: Group, costs: Costs, target: float, ratio: float) -> tuple[i
     fits = (
         (num_seeds, times)
         for num_seeds, times in _SEARCHED
-        if (num_seeds > 1 or not group.test.design.is_trained)
+        if (num_seeds > 1 or not group.test.is_trained)
         and (size := group.detectable(num_seeds, times, ratio)) is not None
         and size <= target
     )
@@ -131,7 +131,7 @@ def as_json(
                 "lengths": one.lengths,
                 "unit": one.test.unit,
                 "num_independent": one.test.design.num_clusters,
-                "is_trained": one.test.design.is_trained,
+                "is_trained": one.test.is_trained,
                 "most_prompts": one.test.most_times if one.test.most_times < math.inf else None,
                 "missing_data": one.test.assumed,
                 "alpha": one.test.alpha,
@@ -206,7 +206,7 @@ def _group(one: Group, costs: Costs, options: Options) -> Iterator[str]:
         if times > one.test.most_times:
             return "no data "
         found = one.detectable(num_seeds, times, options.ratio)
-        star = "*" if num_seeds == 1 and one.test.design.is_trained else " "
+        star = "*" if num_seeds == 1 and one.test.is_trained else " "
         return "none " if found is None else f"{found:.3f}{star}"
 
     yield from _rows(size)

@@ -93,6 +93,9 @@ class Test:
     """Data sets that are not on this machine and count with their published size."""
     is_limit: bool = False
     """True if the corpus may have fewer documents than `design` says, because it was not read."""
+    is_trained: bool = False
+    """True if a compared method is trained once per seed; `design` ignores it for `predicts`, which
+    is tested over documents."""
 
     def undecidable(self, num_seeds: int) -> str | None:
         """Return why the study cannot decide the comparison; None if it can."""
@@ -170,7 +173,8 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
             alpha=level / counts.get(_family(one), 1),
             margin=one["margin"],
             is_share=not is_ranking and not one.get("metric") and is_accuracy,
-            is_trained=not is_ranking and any(_is_trained(it, of_seed) for it in own),
+            is_ranking=is_ranking,
+            is_trained=any(_is_trained(it, of_seed) for it in own),
         )
         is_known = not is_ranking or len(methods) >= FEWEST_RANKED
         text = one["text"].rstrip(".")
@@ -256,6 +260,7 @@ class _Sizes:
         length: int,
         *,
         is_share: bool,
+        is_ranking: bool,
         is_trained: bool,
         level: float,
         alpha: float,
@@ -278,9 +283,10 @@ class _Sizes:
                 limits.append(available / counts[-1])
         assumed = {data.name for task, one in benchmarks.items() for data in one.reads(task)
                    if not data.is_in(self._folders)}  # fmt: skip
+        by_seed = is_trained and not is_ranking
         return Test(
             benchmark.plugin_name,
-            Design(sum(counts), equal_weights(counts), is_share, benchmark.seeded, is_trained),
+            Design(sum(counts), equal_weights(counts), is_share, benchmark.seeded, by_seed),
             "accuracy" if is_share else "sd",
             level,
             alpha,
@@ -288,6 +294,7 @@ class _Sizes:
             min(limits),
             tuple(sorted(assumed)),
             is_limit,
+            is_trained,
         )
 
     def _documents(self, domain: str, base_model: LanguageModel) -> list[float] | None:
@@ -429,4 +436,4 @@ def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Op
 
 
 def _is_one_run(own: Sequence[Comparison], num_seeds: int) -> bool:
-    return num_seeds == 1 and any(one.test and one.test.design.is_trained for one in own)
+    return num_seeds == 1 and any(one.test and one.test.is_trained for one in own)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.catalog.test_catalog import ask
 from tests.catalog.test_comparisons import losses, passkey, passkeys
+from tests.dashboards.test_claims import entries
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 
 METHODS = ("none", "pi", "yarn", "ntk_aware")
@@ -214,6 +215,13 @@ def test_perplexity_predicts_within_each_document(tmp_path):
     assert rows["it predicts"]["p_adjusted"] == 2 / 1024
     assert rows["of three"]["outcome"] == "confirmed"
     assert rows["of none"]["outcome"] == "not measured"
+    once = [replace(cell, frozen=cell.method == "none") for cell in cells]
+    again = [replace(cell, seed=1) for cell in once]
+    for own, outcome in ((once, "on one training run"), ([*once, *again], "confirmed")):
+        path = written(tmp_path / f"{outcome}.duckdb", own, expects=[claim])
+        (comparison,) = entries(path)[0].comparisons
+        assert comparison.outcome == outcome
+        assert ("decided for these weights only" in comparison.finding) == (own is once)
 
 
 def test_another_metric_is_compared_where_the_study_names_it(tmp_path):

@@ -89,7 +89,8 @@ def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_pa
 
 
 def test_equal_tests_are_a_group(tmp_path):
-    trained, frozen, margin, ranks = groups(comparisons(planned(tmp_path)))
+    tests = comparisons(planned(tmp_path))
+    trained, frozen, margin, ranks = groups(tests)
     # Two comparisons of the first entry, one of each other entry, one rank correlation per length.
     alphas = [one.test.alpha for one in (trained, frozen, margin, ranks)]
     assert alphas == [0.05 / 2, 0.05, 0.05, 0.05]
@@ -99,6 +100,8 @@ def test_equal_tests_are_a_group(tmp_path):
     assert frozen.test.design == Design(8, 8, False, False, False)
     assert ranks.test.design == Design(40, 40, False, True, False)
     assert (frozen.test.unit, margin.test.margin) == ("sd", 0.15)
+    on_one_run = [one["one_training_run"] for one in power.as_json(tests, 1, Options())]
+    assert on_one_run == [True, False, True, True]
     found = groups(comparisons(planned(tmp_path, expects=None)))
     assert {(one.test.benchmark, one.test.design.is_trained, one.test.alpha) for one in found} == {
         (name, is_trained, 0.05)
