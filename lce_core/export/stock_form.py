@@ -185,8 +185,9 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
 
 def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
     trained, target = lengths.trained, lengths.target
-    edges = {1, trained, trained + 1, (trained + target) // 2, target}
-    requests = [replace(lengths, request=n) for n in sorted(edges) if n <= max(trained, target)]
+    edges = {1, trained, trained + 1, (trained + target) // 2, target, lengths.request}
+    longest = max(trained, target, lengths.request)
+    requests = [replace(lengths, request=n) for n in sorted(edges) if n <= longest]
     return _differ(method, geometry, requests)
 
 
