@@ -331,16 +331,21 @@ def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> boo
 
 
 def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:
-    """Refuse a field with the name of an attribute of `kind`; pydantic only warns."""
+    """Refuse a field with the name of an attribute of `kind`, or of another key of `identity`.
+
+    A plug-in may change the default of a field of `kind`, but not its type.
+    """
+    own = kind.model_fields
     shadows = [
         name
-        for name in plugin.model_fields
-        if name not in kind.model_fields and hasattr(kind, name)
+        for name, field in plugin.model_fields.items()
+        if name in ("name", "version")
+        or (field.annotation != own[name].annotation if name in own else hasattr(kind, name))
     ]
     if shadows:
         raise SpecError(
             f"{module.__file__}",
-            f"the field {shadows[0]!r}, which hides {kind.__name__}.{shadows[0]}",
+            f"the field {shadows[0]!r}, whose name {kind.__name__} uses itself",
             f"fields whose names {kind.__name__} does not use",
             "rename the field",
         )

@@ -105,7 +105,15 @@ def stock_form(
                 "the base model's own, because this stock architecture has one table for all layers"
                 " and its layers with a sliding window keep theirs",
             )
-    parameters = _statement(method, geometry, lengths, table, context, only_longrope=only_longrope)
+    parameters = _statement(
+        method,
+        geometry,
+        lengths,
+        table,
+        context,
+        only_longrope=only_longrope,
+        by_kind=local is not None and local.theta is not None,
+    )
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
     beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
@@ -177,8 +185,9 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
 
 def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
     trained, target = lengths.trained, lengths.target
-    edges = {1, trained, trained + 1, (trained + target) // 2, target}
-    requests = [replace(lengths, request=n) for n in sorted(edges) if n <= max(trained, target)]
+    edges = {1, trained, trained + 1, (trained + target) // 2, target, lengths.request}
+    longest = max(trained, target, lengths.request)
+    requests = [replace(lengths, request=n) for n in sorted(edges) if n <= longest]
     return _differ(method, geometry, requests)
 
 
@@ -197,17 +206,20 @@ def _statement(
     context: int,
     *,
     only_longrope: bool,
+    by_kind: bool,
 ) -> dict[str, Any]:
     """Return the simplest `rope_parameters` that reproduce `table`, which most programs can read.
 
     The method that computed the table may suggest an entry (`Method.stock_rope`). `context` is
-    `max_position_embeddings`, in tokens. `only_longrope` is `Architecture.only_longrope`.
+    `max_position_embeddings`, in tokens. `only_longrope` is `Architecture.only_longrope`. `by_kind`
+    is True if each kind of layers has settings, among which transformers ignores `truncate`.
     """
     found = next(
         (
             parameters
             for parameters in _forms(method, geometry, lengths, table, context)
             if not (only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"))
+            and not (by_kind and not parameters.get("truncate", True))
             and stated_table(parameters, geometry, context, context).agrees(table, _AGREEMENT)
         ),
         None,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, layers_of
+from lce_core.methods import Method, as_stock
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -70,11 +70,7 @@ def why_not_skip(
     """
     if method.rotary is not None:
         return "trains its frequencies"
-    layers = layers_of(method, geometry, lengths, num_layers, training=True)
-    if len({*layers}) > 1:
-        return "has layers that differ"
-    if layers[0].scheme is not None or method.insertion(geometry) is not None:
-        return "changes attention"
-    if layers[0].table.inv_freq.ndim == 2:
-        return "has frequencies per head"
+    stock = as_stock(method, geometry, lengths, num_layers, training=True)
+    if not stock or method.insertion(geometry) is not None:
+        return "changes attention, or has frequencies per layer or head"
     return None

@@ -36,7 +36,7 @@ class AdjustedBaseInStages(Method):
         shares = self.shares or [1 / len(self.bases)] * len(self.bases)
         last = len(self.bases) - 1
         return tuple(
-            TrainingStage(_single_stage(base), lengths.target >> (last - stage), shares[stage])
+            TrainingStage(self._stage_at(base), lengths.target >> (last - stage), shares[stage])
             for stage, base in enumerate(self.bases[:-1])
         )
 
@@ -59,11 +59,11 @@ class AdjustedBaseInStages(Method):
                 f"remove bases, or set target_context to a multiple of {parts}",
             )
 
-
-def _single_stage(base: float) -> Method:
-    # A stage is an abf_single_stage run. It therefore has the same step id as in a study of that
-    # method at this base and length, and both studies use one result.
-    return METHODS.load("abf_single_stage").model_validate({"base": base})
+    def _stage_at(self, base: float) -> Method:
+        # A stage is an abf_single_stage run. It therefore has the same step id as in a study of
+        # that method at this base and length, and both studies use one result.
+        shared = self.model_dump(include={*Method.model_fields}, exclude_defaults=True)
+        return METHODS.load("abf_single_stage").model_validate({"base": base, **shared})
 
 
 METHOD = AdjustedBaseInStages

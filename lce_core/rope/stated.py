@@ -45,18 +45,21 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     architecture = ARCHITECTURES.get(str(config.get("model_type")), Architecture())
     config = {**architecture.defaults, **config}
     newer, older = _entry(config, "rope_parameters"), _entry(config, "rope_scaling")
-    given = older or newer
-    if architecture.local_theta is not None:
+    given, by_kind = older or newer, architecture.local_theta is not None
+    if by_kind:
         # Settings for each kind of layers; `rope_scaling` changes those of full layers.
+        # transformers ignores `truncate` among them and reads it beside the kinds of layers.
         full = newer.get(FULL) or {}
         given = {**(full or {"rope_type": PLAIN}), **older}
-        newer = full or {key: newer[key] for key in newer if key not in (FULL, SLIDING)}
+        given["truncate"] = newer.get("truncate", True)
+        elsewhere = (FULL, SLIDING, "truncate")
+        newer = {key: value for key, value in (full or newer).items() if key not in elsewhere}
     stated = {key: value for key, value in given.items() if key != "type"}
     stated.setdefault("rope_type", given.get("type", PLAIN))
     stated.setdefault("rope_theta", config.get("rope_theta", 10_000.0))
     if (share := config.get("partial_rotary_factor")) is not None:
         stated.setdefault("partial_rotary_factor", share)
-    if ORIGINAL in config:
+    if ORIGINAL in config and not by_kind:
         stated[ORIGINAL] = config[ORIGINAL]  # transformers prefers the top-level key
     if any(isinstance(value, Mapping) for value in stated.values()):
         raise SpecError(

@@ -25,7 +25,6 @@ from lce_core.methods import (
     check_local,
     check_schemes,
     layers_of,
-    own_layers,
     request_table,
 )
 from lce_core.methods._training_positions import row_positions, why_not_skip
@@ -100,9 +99,10 @@ def _check_choice(method: Method, base_model: LanguageModel, lengths: ContextLen
                 f"remove the {key} that the model does not have",
             )
     kept = {*geometry.unrotated, *(base_model.local.layers if base_model.local else ())}
-    changed = any(method.changes(index) for index in range(num_layers) if index not in kept)
-    own = own_layers(method, geometry, lengths, num_layers)
-    if not changed or (type(method).layer is not Method.layer and not any(own)):
+    changed = [i for i in range(num_layers) if method.changes(i) and i not in kept]
+    if type(method).layer is not Method.layer:
+        changed = [i for i in changed if method.layer(i, geometry, lengths)]
+    if not changed:
         raise SpecError(
             f"{method.plugin_name}.{'layers' if method.layers else 'layer'}",
             f"no layer that differs among the model's {num_layers}",

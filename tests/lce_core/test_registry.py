@@ -98,6 +98,15 @@ def test_a_plugin_of_another_kind_is_refused(plugin, value):
         METHODS.load("other_kind")
 
 
+@pytest.mark.parametrize(
+    "field", ["logit_scale: float = 1.3", "layers: int = 1", "version: int = 2", "name: str = 'x'"]
+)
+def test_a_parameter_with_a_name_that_every_method_uses_is_refused(plugin, field):
+    plugin("reserved", WHOLE.replace("    family", f"    {field}\n    family"))
+    with pytest.raises(SpecError, match=rf"reserved\.py: got the field '{field.split(':')[0]}'"):
+        METHODS.load("reserved")
+
+
 def test_a_class_attribute_that_the_base_class_only_declares_is_asked_for(plugin):
     plugin("lacks_family", WHOLE.replace('    family = "none"\n', ""))
     with pytest.raises(SpecError, match=r"Whole without family; .* add family to the class"):

@@ -36,6 +36,7 @@ from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED, make_rotary
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel, ModelShape
+from lce_core.rope import ContextLengths
 from tests.support.oracles.stock_answers import answers
 
 pytestmark = pytest.mark.slow
@@ -242,3 +243,12 @@ def test_what_no_rope_type_says_is_refused(name, parameters, base, match):
     method = METHODS.parse({"name": name, **parameters}, "test")
     with pytest.raises(SpecError, match=match):
         stock_form(method, BASES[base].geometry, 2, TARGET)
+
+
+@pytest.mark.parametrize("name", ["ntk_32k", "ntk_64k", "dynamic_pi"])
+def test_frequencies_for_requests_beyond_the_target_hold_for_these_alone(name):
+    method, geometry = METHODS.parse({"name": name}, "test"), BASES[0].geometry
+    form = stock_form(method, geometry, 2, TARGET, length=2 * TARGET)
+    lengths = ContextLengths(TRAINED, TARGET, 2 * TARGET)
+    assert form.table.agrees(method.rope_table(geometry, lengths), 0.0)
+    assert form.only_at == 2 * TARGET

@@ -397,13 +397,21 @@ def test_the_longest_distance_within_reach_is_just_below_the_trained_context(nam
         ({}, [(1e6, 8192, 1 / 3), (2e6, 16384, 1 / 3)]),
         ({"shares": [0.5, 0.2, 0.3]}, [(1e6, 8192, 0.5), (2e6, 16384, 0.2)]),
         ({"bases": [3e6, 1e6], "shares": [0.9, 0.1]}, [(3e6, 16384, 0.9)]),
+        (
+            {"layers": {"every": 2}, "heads": [1], "logit_scale": "log_length"},
+            [(1e6, 8192, 1 / 3), (2e6, 16384, 1 / 3)],
+        ),
     ],
 )
 def test_stages_before_the_last_have_their_base_rows_and_share(parameters, expected):
     method = METHODS.parse({"name": "abf_multi_stage", **parameters}, "test")
     stages = method.stages(ContextLengths(4096, 32768, 32768))
-    found = [(stage.method.identity()["base"], stage.context, stage.share) for stage in stages]
-    assert found == [(base, context, pytest.approx(share)) for base, context, share in expected]
+    found = [(stage.method.identity(), stage.context, stage.share) for stage in stages]
+    choices = {key: value for key, value in parameters.items() if key in Method.model_fields}
+    assert found == [
+        (make("abf_single_stage", base=base, **choices).identity(), context, pytest.approx(share))
+        for base, context, share in expected
+    ]
 
 
 @pytest.mark.parametrize(

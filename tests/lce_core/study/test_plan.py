@@ -88,6 +88,7 @@ SCALED = {"logit_scale": "log_length"}
         ({"shares": [0.98, 0.01, 0.01]}, "at least one step of training"),
         ({"tuned": False}, "only after training"),
         ({"name": "nope_hybrid", "every": 4}, "no layer that differs among the model's 2"),
+        ({"name": "nope_hybrid", "every": 2, "layers": [0]}, "no layer that differs"),
         ({"name": "yarn", "layers": {"every": 4}}, "no layer that differs among the model's 2"),
         ({"name": "yarn", "layers": [0, 2]}, "layer 2 of 2"),
         ({"name": "clex", "layers": [0]}, "trained frequencies"),

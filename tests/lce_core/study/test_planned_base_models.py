@@ -139,9 +139,11 @@ def test_methods_that_cannot_leave_other_layers_alone_or_change_none_are_refused
     assert "base_notes" not in planned(text, folders).to_json()
     with pytest.raises(SpecError, match="clex: got a method whose frequencies are trained, on a"):
         planned(text, {"first": tmp_path}, methods=[{"name": "clex", "tuned": True}], **entry)
-    unrotated, layers = save("smollm3", tmp_path / "smollm3"), {"name": "pi", "layers": [1]}
-    with pytest.raises(SpecError, match="no layer that differs among the model's 2"):
-        planned(text, {"first": unrotated}, methods=[layers], **entry)
+    unrotated = save("smollm3", tmp_path / "smollm3")
+    hybrid = {"name": "nope_hybrid", "every": 2, "tuned": True}
+    for method in ({"name": "pi", "layers": [1]}, hybrid):
+        with pytest.raises(SpecError, match="no layer that differs among the model's 2"):
+            planned(text, {"first": unrotated}, methods=[method], **entry)
 
 
 @pytest.mark.parametrize(

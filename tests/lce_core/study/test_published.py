@@ -11,14 +11,18 @@ import torch
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from transformers import LlamaConfig
+from transformers import AutoConfig, LlamaConfig
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.olmo3.modeling_olmo3 import Olmo3RotaryEmbedding
 
 from flows.settings import STUDIES
 from lce_core.errors import DataError, SpecError
+from lce_core.evidence import LLAMA2_7B
+from lce_core.export.stock_form import stock_form
 from lce_core.methods import METHODS
-from lce_core.models import MODELS, weights_digest
-from lce_core.rope import RopeGeometry
+from lce_core.models import MODELS, LocalLayers, weights_digest
+from lce_core.rope import RopeGeometry, RopeTable
 from lce_core.rope.stated import stated_parameters, stated_table
 from lce_core.study.plan import compile_study
 from lce_core.study.plan_checks import Data, published_folder, published_weights
@@ -230,6 +234,46 @@ def test_a_form_means_what_transformers_makes_of_it(form, data, length):
     table = stated_table(stated, GEOMETRY, context, length)
     np.testing.assert_allclose(table.inv_freq, theirs.inv_freq.double().numpy(), rtol=1e-5)
     assert table.attention_factor == pytest.approx(theirs.attention_scaling, rel=1e-6)
+
+
+ROTARIES = {"gemma3_text": Gemma3RotaryEmbedding, "olmo3": Olmo3RotaryEmbedding}
+WHOLE = {"rope_type": "yarn", "factor": 8.0, "rope_theta": 10000.0}
+SPLIT = {**WHOLE, "truncate": False}
+
+
+def same_in_full_layers(table: RopeTable, kind: str, **config: Any) -> None:
+    """Compare with stock layers of a model with a RoPE for each kind of layers."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 2, "head_dim": 128, "num_hidden_layers": 2}
+    theirs: Any = ROTARIES[kind](AutoConfig.for_model(kind, **sizes, **copy.deepcopy(config)))
+    expected = theirs.full_attention_inv_freq.double().numpy()
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+    assert table.attention_factor == pytest.approx(theirs.full_attention_attention_scaling)
+
+
+@pytest.mark.parametrize("kind", ROTARIES)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rope_scaling": SPLIT},
+        {"rope_parameters": {"full_attention": SPLIT}},
+        {"rope_parameters": {"full_attention": WHOLE, "truncate": False}},
+    ],
+)
+def test_settings_of_full_layers_mean_what_transformers_makes_of_them(kind, settings):
+    config = {**CONTEXT_32K, "original_max_position_embeddings": 512, **settings}
+    config["layer_types"] = ["sliding_attention", "full_attention"]
+    stated = stated_parameters({"model_type": kind, **config}, "config.json")
+    table = stated_table(stated, LLAMA2_7B, 32768, 32768)
+    same_in_full_layers(table, kind, **config)
+
+
+@pytest.mark.parametrize("kind", ROTARIES)
+def test_yarn_without_truncation_is_exported_to_full_layers(kind):
+    method = METHODS.parse({"name": "yarn", "truncate": False}, "test")
+    form = stock_form(method, LLAMA2_7B, 2, 32768, local=LocalLayers((0,), 512, 10000.0))
+    layers = ["sliding_attention", "full_attention"]
+    stated = {"full_attention": {**form.rope_parameters}}
+    same_in_full_layers(form.table, kind, **CONTEXT_32K, layer_types=layers, rope_parameters=stated)
 
 
 def test_rows_of_added_tokens_are_kept(tmp_path):

@@ -282,13 +282,16 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies():
         message = refusal(edited(methods=[entry]))
         assert f"methods[0].{key}" in message
         assert part in message
-    for name, part in (
-        ("longlora", "changes attention"),
-        ("clex", "trains its frequencies"),
-        ("harpe", "has frequencies per head"),
-        ("abf_multi_stage", "trains in several runs"),
+    layers = {"layers": [0], "target_context": 128, "train_length": 64}
+    for changes, part in (
+        ({"name": "longlora"}, "changes attention"),
+        ({"logit_scale": "log_length"}, "changes attention"),
+        ({"name": "clex"}, "trains its frequencies"),
+        ({"name": "harpe"}, "frequencies per layer or head"),
+        ({"name": "dynamic_pi", **layers}, "frequencies per layer or head"),
+        ({"name": "abf_multi_stage"}, "trains in several runs"),
     ):
-        wrong = parse_study(edited(methods=[{**short, "name": name}]), "my.yaml")
+        wrong = parse_study(edited(methods=[{**short, **changes}]), "my.yaml")
         with pytest.raises(SpecError, match=rf"methods\[0\].train_positions: got pose .*{part}"):
             compile_study(wrong, {})
 
