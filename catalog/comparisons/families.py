@@ -54,7 +54,7 @@ def paired_differences(
         where = (of_model[0].study, of_model[0].base_model)
         own = (looks or {}).get(where[0])
         found = list(compared_pairs(of_model, predicted, own))
-        tested = {one.key for one in found}
+        tested = {one.key for one in found if one.row["is_all_tasks"]}
         missing = [
             prediction
             for key, prediction in predicted.items()

@@ -114,7 +114,8 @@ def compared_pairs(
             for one in _compare(group, parts, pairs):
                 prediction = predicted.get(one.key) if is_whole else None
                 if prediction or one.row["is_default"]:
-                    yield replace(one, prediction=prediction or NOTHING)
+                    row = {**one.row, "is_all_tasks": is_whole}
+                    yield replace(one, row=row, prediction=prediction or NOTHING)
 
 
 def _comparisons(

@@ -81,6 +81,18 @@ def test_entries_are_tested_in_their_order_until_one_is_undecided(tmp_path):
     )
 
 
+def test_finished_tasks_decide_nothing_while_another_task_is_unfinished(tmp_path):
+    cells = [
+        replace(cell, task=task, scores=[] if (cell.method, task) == ("yarn", "c") else cell.scores)
+        for cell in texts(GAINS)
+        for task in "abc"
+    ]
+    expects = [entry(0, "yarn", "none"), entry(1, "pi", "none")]
+    first, second = ask(written(tmp_path / "c.duckdb", cells, expects=expects), "FROM expectations")
+    assert (first["outcome"], first["verdict"]) == ("not measured", None)
+    assert (second["outcome"], second["blocked_by"]) == ("undecided", 0)
+
+
 def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
     before = [entry(0, "yarn", "ntk_aware"), entry(1, "pi", "none")]
     kept = [entry(0, "pi", "none")]
