@@ -204,7 +204,10 @@ def _row(one: Compared, result: _Result, looks: Looks | None) -> Row:
         "look": look.number,
         "look_seeds": look.num_seeds,
         "level": look.level,
-        "margins": [_margin(one, result, later, *each) for each in one.prediction.margins],
+        "margins": [
+            _margin(one, result, later, *each)
+            for each in one.prediction.margins + one.prediction.amended
+        ],
     }
 
 

@@ -100,15 +100,19 @@ def test_finished_tasks_decide_nothing_while_another_task_is_unfinished(tmp_path
 
 def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
     before = [entry(0, "yarn", "ntk_aware"), entry(1, "pi", "none")]
-    kept = [entry(0, "pi", "none")]
+    # A softer statement about the same pair holds, but does not decide the registered one.
+    softer = entry(0, "yarn", "ntk_aware", expected="not worse", margin=0.5, text="softer")
     whole = outcomes(written(tmp_path / "whole.duckdb", texts(GAINS), expects=before))
-    path = written(
-        tmp_path / "less.duckdb", texts(GAINS), expects=kept,
-        registered=registrations((0, before), (1620, kept)),
-    )  # fmt: skip
-    assert outcomes(path) == whole
-    withdrawn = {row["text"]: row["withdrawn_after"] for row in ask(path, "FROM expectations")}
-    assert withdrawn == {"yarn beats ntk_aware": 1620, "pi beats none": None}
+    for name, kept in (("less", [entry(0, "pi", "none")]), ("softer", [softer, before[1]])):
+        path = written(
+            tmp_path / f"{name}.duckdb", texts(GAINS), expects=kept,
+            registered=registrations((0, before), (1620, kept)),
+        )  # fmt: skip
+        found = outcomes(path)
+        assert found.pop("softer", ("confirmed",))[0] == "confirmed"
+        assert found == whole
+        withdrawn = ask(path, "SELECT text FROM expectations WHERE withdrawn_after = 1620")
+        assert withdrawn == [{"text": "yarn beats ntk_aware"}]
 
 
 def test_order_names_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
