@@ -300,7 +300,8 @@ SELECT
         WHEN e.expected = 'predicts' THEN coalesce(o.agreement, 'not measured')
         WHEN d.verdict IS NULL THEN 'not measured'
         WHEN d.generalises_to = 'one training run'
-            AND (d.verdict IN ('better', 'worse', 'the same') OR m.margin_outcome <> 'undecided')
+            AND CASE WHEN e.margin IS NULL THEN d.verdict IN ('better', 'worse', 'the same')
+                ELSE m.margin_outcome <> 'undecided' END
             THEN 'on one training run'
         WHEN e.margin IS NOT NULL AND m.margin_outcome <> 'undecided' THEN m.margin_outcome
         WHEN d.verdict = 'too few' THEN 'too few'
