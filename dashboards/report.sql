@@ -166,13 +166,12 @@ QUALIFY count(*) OVER (
 -- name: pairs
 -- Comparisons of all methods over the benchmark's tasks, one row per benchmark, length and ordered
 -- pair.
+-- Pairs that share one task come first, because the last row of a method has the score to show.
 FROM paired_difference
 SELECT base_model, method, frozen, other_method, other_frozen, benchmark, profile, eval_length,
     higher_is_better, value, other_value, difference, ci_low, ci_high, p_adjusted, family, verdict
-WHERE study = $study
-QUALIFY task IS NULL
-    OR NOT bool_or(task IS NULL) OVER (PARTITION BY base_model, benchmark, profile)
-ORDER BY benchmark, profile, eval_length
+WHERE study = $study AND is_all_tasks
+ORDER BY benchmark, profile, eval_length, task IS NULL
 
 -- name: duplicates
 -- Pairs of variants with the same score on every document of a text, and on every prompt.

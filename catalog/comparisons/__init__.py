@@ -89,8 +89,12 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
             family = SHORT_CONTEXT if is_default else PRIMARY
         one = found.setdefault(key, Prediction(family, rank or 0, weight))
         if margin is not None:
-            margins = (*one.margins, ((method, frozen), expected, margin))
-            found[key] = replace(one, margins=margins)
+            stated = (((method, frozen), expected, margin),)
+            found[key] = (
+                replace(one, margins=one.margins + stated)
+                if is_registered
+                else replace(one, amended=one.amended + stated)
+            )
     return found
 
 

@@ -54,7 +54,7 @@ def paired_differences(
         where = (of_model[0].study, of_model[0].base_model)
         own = (looks or {}).get(where[0])
         found = list(compared_pairs(of_model, predicted, own))
-        tested = {one.key for one in found}
+        tested = {one.key for one in found if one.row["is_all_tasks"]}
         missing = [
             prediction
             for key, prediction in predicted.items()
@@ -105,6 +105,7 @@ def _corrected(
     for one in missing:
         if one.family != EXPLORATORY:
             members.setdefault((one.family, one.rank), [])
+        if one.family == PRIMARY:
             weights.setdefault(one.rank, one.weight)
     for number, compared in enumerate(found):
         prediction = compared.prediction
@@ -129,10 +130,11 @@ def _corrected(
         correct = partial(adjust, alpha=level or ALPHA, num_untested=num_open)
         entry = _tested(own, looks, correct, num_open)
         if family == PRIMARY:
-            if not level and blocking:
+            if not level:
+                # A first entry without a share of its own blocks itself.
+                least, by = blocking or (1.0, rank)
                 entry = [
-                    replace(one, p_value=max(one.p_value, blocking[0]), blocked_by=blocking[1])
-                    for one in entry
+                    replace(one, p_value=max(one.p_value, least), blocked_by=by) for one in entry
                 ]
             holds = not untested and all(map(_is_decided, own, entry))
             carried = level if holds else 0.0
@@ -202,7 +204,10 @@ def _row(one: Compared, result: _Result, looks: Looks | None) -> Row:
         "look": look.number,
         "look_seeds": look.num_seeds,
         "level": look.level,
-        "margins": [_margin(one, result, later, *each) for each in one.prediction.margins],
+        "margins": [
+            _margin(one, result, later, *each)
+            for each in one.prediction.margins + one.prediction.amended
+        ],
     }
 
 

@@ -47,6 +47,11 @@ Key = tuple[str, str, str, int, str | None, frozenset[Method]]
 methods of a comparison."""
 
 
+Margin = tuple[Method, str, float]
+"""The method that is compared with the other one, the relation ("not worse" or "equal") and the
+margin."""
+
+
 @dataclass(frozen=True)
 class Prediction:
     """A study's prediction about two methods on one benchmark at one length."""
@@ -56,9 +61,9 @@ class Prediction:
     """Place of the entry in the registered order of the primary family."""
     weight: float | None = None
     """Share of 0.05 of the entry; None for a fixed sequence."""
-    margins: tuple[tuple[Method, str, float], ...] = ()
-    """One tuple per prediction with a margin: the method that is compared with the other one, the
-    relation ("not worse" or "equal") and the margin."""
+    margins: tuple[Margin, ...] = ()
+    amended: tuple[Margin, ...] = ()
+    """Margins of amendments: judged like `margins`, but no later entry depends on the outcome."""
 
 
 Predicted = Mapping[Key, Prediction]
@@ -114,7 +119,8 @@ def compared_pairs(
             for one in _compare(group, parts, pairs):
                 prediction = predicted.get(one.key) if is_whole else None
                 if prediction or one.row["is_default"]:
-                    yield replace(one, prediction=prediction or NOTHING)
+                    row = {**one.row, "is_all_tasks": is_whole}
+                    yield replace(one, row=row, prediction=prediction or NOTHING)
 
 
 def _comparisons(

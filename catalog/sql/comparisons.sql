@@ -10,6 +10,7 @@ CREATE TABLE compared.paired_difference (
     benchmark VARCHAR NOT NULL,
     task VARCHAR,
     tasks VARCHAR NOT NULL,
+    is_all_tasks BOOLEAN NOT NULL,
     profile VARCHAR,
     eval_length BIGINT NOT NULL,
     metric VARCHAR,
@@ -166,8 +167,7 @@ SELECT
     checkpoints_p,
     checkpoints_low,
     checkpoints_high,
-    task IS NULL
-    OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks,
+    is_all_tasks,
     variant_name(method, frozen) AS variant,
     variant_name(other_method, other_frozen) AS other_variant,
     CASE WHEN p_adjusted <= 0.05 THEN explained_by END AS explained_by
@@ -300,7 +300,8 @@ SELECT
         WHEN e.expected = 'predicts' THEN coalesce(o.agreement, 'not measured')
         WHEN d.verdict IS NULL THEN 'not measured'
         WHEN d.generalises_to = 'one training run'
-            AND (d.verdict IN ('better', 'worse', 'the same') OR m.margin_outcome <> 'undecided')
+            AND CASE WHEN e.margin IS NULL THEN d.verdict IN ('better', 'worse', 'the same')
+                ELSE m.margin_outcome <> 'undecided' END
             THEN 'on one training run'
         WHEN e.margin IS NOT NULL AND m.margin_outcome <> 'undecided' THEN m.margin_outcome
         WHEN d.verdict = 'too few' THEN 'too few'
@@ -357,7 +358,7 @@ LEFT JOIN compared.either_way d
     ON d.study = e.study AND d.base_model = e.base_model AND d.method = e.method
     AND d.frozen = e.frozen AND d.other_method = e.other_method
     AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
-    AND d.eval_length = e.eval_length
+    AND d.eval_length = e.eval_length AND d.is_all_tasks
     AND CASE WHEN e.metric IS NULL THEN d.is_default ELSE d.metric = e.metric END
 LEFT JOIN (SELECT DISTINCT * RENAME (outcome AS margin_outcome) FROM compared.margin) m
     ON m.study = d.study AND m.base_model = d.base_model AND m.benchmark = d.benchmark
@@ -369,9 +370,6 @@ LEFT JOIN (SELECT * RENAME (outcome AS agreement) FROM compared.prediction) o
     ON e.expected = 'predicts' AND o.study = e.study AND o.base_model = e.base_model
     AND o.benchmark = e.benchmark AND o.eval_length = e.eval_length
     AND o.metric IS NOT DISTINCT FROM e.metric AND o.among IS NOT DISTINCT FROM e.among
--- Several tasks count as their mean; the comparisons of single tasks with the base model do not.
-QUALIFY d.tasks IS NULL OR len(string_split(d.tasks, ', ')) = max(len(string_split(d.tasks, ', ')))
-    OVER (PARTITION BY e.study, e.position, d.profile)
 ORDER BY e.position;
 
 CREATE VIEW amendments AS FROM history.amendment ORDER BY study, amended_at, change;

@@ -45,7 +45,8 @@ _QUERIES = {
         WHERE s.study = $study
         GROUP BY s.base_model, s.method, s.frozen, s.benchmark, s.eval_length
         HAVING count(*) = count(coalesce(s.value, s.value_of_done))
-        QUALIFY count(*) = max(count(*)) OVER (PARTITION BY s.base_model, s.benchmark)
+        QUALIFY count(*) = max(count(*))
+            OVER (PARTITION BY s.base_model, s.benchmark, s.eval_length)
     """,
     "costs": "FROM costs WHERE study = $study",
     "same": "FROM same_computation WHERE study = $study",

@@ -15,6 +15,8 @@ import pytest
 from scipy import stats
 
 from catalog.comparisons.samples import aggregation_of
+from catalog.queries import open_catalog
+from dashboards.claims.summary import summaries
 from dashboards.contents import read_contents
 from dashboards.markdown import write_markdown
 from dashboards.report import report_page
@@ -503,9 +505,20 @@ def test_a_method_that_was_not_asked_the_same_is_not_compared(changes, tmp_path)
 
 def test_methods_that_share_some_tasks_are_compared_over_these(tmp_path):
     cells = [cell for cell in losses() if (cell.method, cell.task) != ("yarn", "prose")]
-    path = written(tmp_path / "catalog.duckdb", cells)
-    assert pair(path, "yarn", "pi", "true")["tasks"] == "code"
-    assert pair(path, "twin", "pi", "true")["tasks"] == "code, prose"
+    long = [replace(cell, eval_length=1024) for cell in cells if cell.task == "code"]
+    path = written(tmp_path / "catalog.duckdb", [*cells, *long])
+    assert pair(path, "yarn", "pi", "eval_length = 512")["tasks"] == "code"
+    both = pair(path, "twin", "pi", "eval_length = 512")
+    assert both["tasks"] == "code, prose"
+    # Each of 12 ordered pairs is compared over all its tasks at both lengths, and nowhere lost.
+    assert len(ask(path, "FROM paired_difference WHERE is_all_tasks")) == 2 * 12
+    pairs = read_contents(path, "s").pairs
+    assert len(pairs) == 2 * 12
+    shown = {row["method"]: row["value"] for row in pairs if row["eval_length"] == 512}
+    assert shown["twin"] == both["value"]
+    with open_catalog(path) as connection:
+        (summary,) = summaries(connection, "s")
+    assert {row["eval_length"] for row in summary.means} == {512, 1024}
 
 
 def test_tasks_count_alike_however_many_prompts_they_have(tmp_path):

@@ -70,29 +70,50 @@ def test_entries_are_tested_in_their_order_until_one_is_undecided(tmp_path):
     _, undecided, blocked = ask(path, "FROM expectations")
     assert undecided["outcome"] == blocked["outcome"] == "undecided"
     assert undecided["p_adjusted"] <= 0.05 < blocked["p_adjusted"]
-    # Each has its share: the third is tested whatever becomes of the second.
-    for one, weight in zip(expects, (0.5, 0.1, 0.4), strict=True):
-        one["weight"] = weight
-    weighted = ask(
-        written(tmp_path / "w.duckdb", texts(GAINS), expects=expects), "FROM expectations"
-    )
-    assert [row["outcome"] for row in weighted] == ["confirmed", "undecided", "confirmed"]
-    assert [weighted[0]["p_adjusted"], weighted[2]["p_adjusted"]] == pytest.approx(
-        [2 / 256 / 0.5, 2 / 256 / 0.4]
-    )
+    # Each has its share: the third is tested whatever becomes of the second. A comparison within
+    # the trained context, which has no weight and is not measured here, takes no entry's share.
+    default = entry(0, "pi", "none", eval_length=128) | {"entry": None, "text": "default"}
+    for weights, outcome, p_adjusted in (
+        ((0.5, 0.1, 0.4), "confirmed", 2 / 256 / 0.5),
+        ((0.0, 0.6, 0.4), "undecided", 1.0),
+    ):
+        weighted = [one | {"weight": weight} for one, weight in zip(expects, weights, strict=True)]
+        path = tmp_path / f"{weights[0]}.duckdb"
+        first, second, third, _ = ask(
+            written(path, texts(GAINS), expects=[*weighted, default]), "FROM expectations"
+        )
+        assert (first["outcome"], first["p_adjusted"]) == (outcome, pytest.approx(p_adjusted))
+        assert (second["outcome"], third["outcome"]) == ("undecided", "confirmed")
+        assert third["p_adjusted"] == pytest.approx(2 / 256 / 0.4)
+
+
+def test_finished_tasks_decide_nothing_while_another_task_is_unfinished(tmp_path):
+    cells = [
+        replace(cell, task=task, scores=[] if (cell.method, task) == ("yarn", "c") else cell.scores)
+        for cell in texts(GAINS)
+        for task in "abc"
+    ]
+    expects = [entry(0, "yarn", "none"), entry(1, "pi", "none")]
+    first, second = ask(written(tmp_path / "c.duckdb", cells, expects=expects), "FROM expectations")
+    assert (first["outcome"], first["verdict"]) == ("not measured", None)
+    assert (second["outcome"], second["blocked_by"]) == ("undecided", 0)
 
 
 def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
     before = [entry(0, "yarn", "ntk_aware"), entry(1, "pi", "none")]
-    kept = [entry(0, "pi", "none")]
+    # A softer statement about the same pair holds, but does not decide the registered one.
+    softer = entry(0, "yarn", "ntk_aware", expected="not worse", margin=0.5, text="softer")
     whole = outcomes(written(tmp_path / "whole.duckdb", texts(GAINS), expects=before))
-    path = written(
-        tmp_path / "less.duckdb", texts(GAINS), expects=kept,
-        registered=registrations((0, before), (1620, kept)),
-    )  # fmt: skip
-    assert outcomes(path) == whole
-    withdrawn = {row["text"]: row["withdrawn_after"] for row in ask(path, "FROM expectations")}
-    assert withdrawn == {"yarn beats ntk_aware": 1620, "pi beats none": None}
+    for name, kept in (("less", [entry(0, "pi", "none")]), ("softer", [softer, before[1]])):
+        path = written(
+            tmp_path / f"{name}.duckdb", texts(GAINS), expects=kept,
+            registered=registrations((0, before), (1620, kept)),
+        )  # fmt: skip
+        found = outcomes(path)
+        assert found.pop("softer", ("confirmed",))[0] == "confirmed"
+        assert found == whole
+        withdrawn = ask(path, "SELECT text FROM expectations WHERE withdrawn_after = 1620")
+        assert withdrawn == [{"text": "yarn beats ntk_aware"}]
 
 
 def test_order_names_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
@@ -161,11 +182,13 @@ def test_one_training_run_confirms_nothing_about_methods(tmp_path):
     expects = [
         entry(0, "yarn", "none", frozen=False, claim="c"),
         entry(1, "pi", "none", frozen=False, claim="c", expected="not worse", margin=0.01),
+        entry(2, "ntk_aware", "none", frozen=False, expected="equal", margin=0.18),
     ]
     path = written(tmp_path / "c.duckdb", cells, expects=expects)
     rows = ask(path, "FROM expectations")
-    assert {row["outcome"] for row in rows} == {"on one training run"}
-    assert [row["verdict"] for row in rows] == ["better", "better"]
+    # A difference from 0 does not decide whether it lies within the margin.
+    assert [row["outcome"] for row in rows] == ["on one training run"] * 2 + ["undecided"]
+    assert {row["verdict"] for row in rows} == {"better"}
     (claim,) = ask(path, "FROM claims")
     assert (claim["num_on_one_run"], claim["num_confirmed"]) == (2, 0)
 
