@@ -24,6 +24,7 @@ from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import (
     CONTROLLED_SAMPLES,
+    METRICS_IN_NATS,
     SAMPLES,
     SAMPLES_FILE,
     TOKEN_NLL,
@@ -248,7 +249,7 @@ def _score_rows(short: str, holdings: Holdings) -> Iterator[Row]:
             "cell": short,
             **score.model_dump(),
             "is_default": score.metric == result.default_metric,
-            "unit": result.unit,
+            "unit": "nats" if score.metric in METRICS_IN_NATS else result.unit,
             "kernel": result.kernel,
         }
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.kinds import CONTROLS
+from lce_core.store.cell_tables import METRICS_IN_NATS
 from lce_core.study.variants import CONTROL
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ _SAMPLES = """
     WHERE {column} IS NOT NULL
     ORDER BY cell, sample
 """
-_OTHER_METRICS = ("margin", "nll", "nll_beyond")
-"""Metrics other than the default one that `store.sample` has columns for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +134,7 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
     Cells whose other metrics an expectation names follow, once per metric.
     """
     named = connection.execute("SELECT DISTINCT metric FROM expectations ORDER BY metric")
-    metrics = [metric for (metric,) in named.fetchall() if metric in _OTHER_METRICS]
+    metrics = [metric for (metric,) in named.fetchall() if metric in METRICS_IN_NATS]
     cells = []
     for metric in (None, *metrics):
         scored = _sample_scores(connection, metric or "score")

@@ -19,7 +19,7 @@ SETS = (
     " earlier ones are decided (or, with weights, at its share of 0.05). p and the intervals are"
     " corrected for all comparisons of an entry, or for those with the base model within its"
     " trained context. All other comparisons are exploratory: q (Benjamini and Hochberg) limits the"
-    " share of false ones among them to 5 %, any one may be false, and its interval holds alone."
+    " share of false ones among them to 5 %, any one may be false, and intervals are not corrected."
 )
 """Explanation of intervals and p-values that belong to different sets of comparisons."""
 GEOMETRIC = (

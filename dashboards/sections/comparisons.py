@@ -224,8 +224,8 @@ def short_caption(rows: Sequence[Row]) -> str:
     note = f" {late} were added after a result, so they are exploratory." if late else ""
     return (
         "Each method minus the untuned base model, at the longest evaluated length within its"
-        " trained context. Not worse: the 95 % interval, which holds for all at once, excludes a"
-        f" disadvantage of {margins}. Worse: the whole interval exceeds this disadvantage. {counts}"
+        " trained context. Not worse: the 95 % interval excludes a disadvantage"
+        f" of {margins}. Worse: the whole interval exceeds this disadvantage. {counts}"
         f".{note}{_NEEDED if number['undecided'] else ''}"
     )
 

@@ -242,8 +242,8 @@ class Adjusted:
     p_adjusted: float
     """P-value corrected for the size of the family; up to 0.05 it counts as a difference."""
     low: float | None
-    """Lower bound of the 95 % interval, simultaneous in a family of `adjust`; it then includes 0
-    if and only if `p_adjusted` is above 0.05. None, like `high`, if there are too few clusters."""
+    """Lower bound of the 95 % interval. From `adjust` it includes 0 if `p_adjusted` is above 0.05,
+    and else lies on one side of it. None, like `high`, if there are too few clusters."""
     high: float | None
     alpha: float
     """Probability of error of this interval alone."""
@@ -257,7 +257,10 @@ def adjust(
 ) -> list[Adjusted]:
     """Correct a family of comparisons for their number.
 
-    In at least 1 - `alpha` of studies all intervals of the family include their true difference.
+    In at most `alpha` of studies the family has a false finding. Each interval agrees with its test
+    and includes the true difference in at least 1 - `alpha` of studies. All together do so in
+    fewer, because undecided comparisons are corrected only for the number of undecided ones.
+
     Comparisons over documents are tested jointly (`sign_flips`), those over training seeds by
     Holm's procedure, because two to five seeds do not show how comparisons depend on each other. If
     the family has both, each kind has its share of `alpha`.
@@ -318,7 +321,7 @@ def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Ad
 def _critical(
     family: Sequence[Differences], p_values: Sequence[float], alpha: float
 ) -> list[float]:
-    """Return by how many standard errors simultaneous intervals extend, for each difference.
+    """Return by how many standard errors intervals extend, for each difference.
 
     Decided differences get the critical value of the whole family, undecided ones that of the
     undecided differences, which is not larger.

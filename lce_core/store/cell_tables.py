@@ -21,6 +21,8 @@ SAMPLES = pa.schema(
     }
 )
 """Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
+METRICS_IN_NATS = ("margin", "nll", "nll_beyond")
+"""Columns of samples that are also metrics; in nats, whatever the benchmark's unit."""
 CONTROLLED_SAMPLES = pa.unify_schemas(
     [SAMPLES, pa.schema({"no_context": pa.float64(), "local_context": pa.float64()})]
 )

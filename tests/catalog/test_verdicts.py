@@ -247,15 +247,17 @@ def test_perplexity_predicts_within_each_document(tmp_path):
         assert ("decided for these weights only" in comparison.finding) == (own is once)
 
 
-def test_another_metric_is_compared_where_the_study_names_it(tmp_path):
-    cells = texts(GAINS)
+def test_another_metric_is_compared_in_nats_where_the_study_names_it(tmp_path):
+    gains = {"none": 0.2, "yarn": 0.0}
+    cells = [replace(cell, unit="accuracy") for cell in texts(gains)]
     expects = [entry(0, "yarn", "none", metric="margin"), entry(1, "yarn", "none")]
     path = written(
-        tmp_path / "c.duckdb", cells, expects=expects, margins={"yarn": 1.0, "none": 0.2}
+        tmp_path / "c.duckdb", cells, expects=expects, margins={"yarn": 3.0, "none": 0.2}
     )
     by_margin, default = ask(path, "FROM expectations")
     assert (by_margin["metric"], by_margin["outcome"]) == ("margin", "confirmed")
-    assert by_margin["difference"] == pytest.approx(0.8, abs=0.05)
-    assert (default["metric"], default["outcome"]) == ("nats", "confirmed")
+    ends = [by_margin[name] for name in ("ci_low", "difference", "ci_high")]
+    assert ends == pytest.approx([2.8] * 3, abs=0.05)  # not cut to the scale of an accuracy
+    assert (default["metric"], default["outcome"]) == ("accuracy", "confirmed")
     pairs = ask(path, "SELECT DISTINCT metric FROM paired_difference")
-    assert pairs == [{"metric": "nats"}]
+    assert pairs == [{"metric": "accuracy"}]

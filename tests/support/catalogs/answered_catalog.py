@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from catalog.build import write_tables
+from catalog.extraction import _score_rows
 from lce_core.benchmarks import BENCHMARKS
 
 BASE_MODEL, TRAINED = "toy_llama", 128
@@ -98,10 +100,12 @@ def written(
                 rows.setdefault(table, []).extend(found)
         shared |= {cell.result} - {""}
         if cell.method in (margins or {}):
-            rows["score"].append(rows["score"][-1] | {
-                "metric": "margin", "value": (margins or {})[cell.method], "unit": "nats",
-                "higher_is_better": True, "is_default": False,
-            })  # fmt: skip
+            score = rows["score"][-1] | {
+                "metric": "margin", "value": (margins or {})[cell.method], "higher_is_better": True,
+            }  # fmt: skip
+            result = {"scores": [score], "unit": cell.unit, "default_metric": cell.unit}
+            holdings: Any = SimpleNamespace(records={score["cell"]: SimpleNamespace(result=result)})
+            rows["score"] += _score_rows(score["cell"], holdings)
             own = rows["sample"][-len(cell.scores) :]
             spread = np.linspace(-0.1, 0.1, len(own))
             for sample, beyond in zip(own, spread, strict=True):
