@@ -44,7 +44,7 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     Args:
       study: include only this study's plan and the artifacts that it names; None: the whole store.
     """
-    shown = _all(store.home) if study is None else _of_study(store.home, study)
+    shown = _all(store.home) if study is None else _of_study(store, study)
     digest = hashlib.sha256()
     for part in (*_code(maker), *shown):
         digest.update(repr(part).encode())
@@ -71,15 +71,15 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
             yield f"{kind.name}/{artifact.name}", *_artifact(artifact)
 
 
-def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
-    file = home / "studies" / study / PLAN
+def _of_study(store: Store, study: str) -> Iterator[tuple[object, ...]]:
+    file, listing = store.home / "studies" / study / PLAN, store.listing()
     beside = (file.with_name(name) for name in (EXPECTATIONS, LOOKS))
     yield study, _sha256(_read(file)), *(_sha256(_read(one)) for one in beside)
     with contextlib.suppress(OSError, ValueError):  # a study without a plan has no artifacts here
         plan = read_plan(file)
         for planned in (*plan["cells"], *plan["trainings"]):
             if (folder := planned["folder"]) is not None:
-                yield folder, *_artifact(home / "artifacts" / folder)
+                yield folder, *_artifact(store.artifact(folder, listing))
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:

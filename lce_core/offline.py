@@ -22,10 +22,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ from lce_core.environment import allocator_settings, restrict
 from lce_core.errors import DataError, LceError, SpecError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import ATTEMPT, Store
-from lce_core.store.failures import RETRIED
+from lce_core.store.failures import RETRIED, folders_of
 from lce_core.store.garbage import sweep
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.odd_files import read_file
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 PACK = "pack.json"
 """Manifest of a packed study, written by `lce pack`."""
 _WRITE_SECONDS = 60.0
+_MAX_ATTEMPTS = 3
+"""Attempts of a step in one call, if its failures are of a class in `RETRIED`."""
 _GRACE_SECONDS = 15.0
 """Time in which workers may release their leases after the deadline, before they are killed."""
 
@@ -217,22 +220,41 @@ def _computed(chosen: argparse.Namespace) -> int:
         weights=chosen.weights,
     )
     context = multiprocessing.get_context("spawn")
-    processes = []
+    before = store.failures.attempts()
+
+    def start(place: _Place) -> SpawnProcess:
+        work = (pack, store.home, chosen, place, deadline, begun, before)
+        process = context.Process(target=_work, args=work, name=place.name)
+        process.start()
+        return process
+
+    running: dict[SpawnProcess, _Place] = {}
     for gpu in gpus:
         training = context.Semaphore(chosen.trainers)
         for number in range(chosen.workers):
-            name = f"{gpu or 'cpu'}-{number}"
-            work = (pack, store.home, chosen, name, gpu, deadline, begun, training)
-            processes.append(context.Process(target=_work, args=work, name=name))
-    for process in processes:
-        process.start()
+            current = context.RawArray("c", ID_DIGITS)
+            place = _Place(f"{gpu or 'cpu'}-{number}", gpu, training, current)
+            running[start(place)] = place
+    crashed: list[str] = []
     written = time.time()
-    while any(process.is_alive() for process in processes):
+    while running:
         time.sleep(0.2)
+        for process in [one for one in running if one.exitcode is not None]:
+            place = running.pop(process)
+            if process.exitcode == 0:
+                continue
+            if not place.current.value:
+                crashed.append(place.name)
+                continue
+            _note_lost(pack, store, pack.execution(store.home, chosen), place, process.exitcode)
+            if time.time() < deadline:
+                running[start(place)] = place
         if time.time() > deadline + _GRACE_SECONDS:
-            for process in processes:
+            for process in running:
                 process.kill()
-        elif time.time() - written > _WRITE_SECONDS:
+                process.join()
+            break
+        if time.time() - written > _WRITE_SECONDS:
             written = time.time()
             parcels.write()
             _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}")
@@ -242,15 +264,35 @@ def _computed(chosen: argparse.Namespace) -> int:
     for note in failed.values():
         reason, _, _ = note["message"].partition("\n")  # a MemoryError has no message
         _say(f"failed: {note['folder']}: {reason[:300]}")
-    crashed = [one.name for one in processes if one.exitcode not in (0, -signal.SIGKILL)]
     if crashed:
         raise WorkerLostError(
             f"process {', '.join(crashed)}",
-            "a process that ended with an error, printed above",
+            "a process that ended between two steps, with an error printed above or killed",
             "processes that compute until the end of their time",
             "read the error, and check whether this machine ran out of memory",
         )
     return 1 if failed else 0
+
+
+def _note_lost(
+    pack: Pack, store: Store, execution: Execution, place: _Place, code: int | None
+) -> None:
+    """Record that a process died while it computed a step, and release its training permit."""
+    from lce_core.study.step_kinds import TrainingSpec, kind_named
+
+    step = next(step for step in pack.steps if step.id == place.current.value.decode())
+    lost = WorkerLostError(
+        step.name,
+        f"process {place.name}, which ended with exit code {code}",
+        "a process that computes until the end of its time",
+        "check whether this machine ran out of memory, where the kernel kills processes (code -9)",
+    )
+    _say(f"{lost}")
+    if not store.has_finished(step.fingerprint):
+        store.failures.add(step, lost, execution.model_dump(mode="json"))
+    if issubclass(kind_named(step.kind), TrainingSpec):
+        place.training.release()
+    place.current.value = b""
 
 
 def _say(line: str) -> None:
@@ -286,20 +328,31 @@ def _gpus(device: str) -> list[str]:
     return visible.split(",")[:number] if visible else [str(gpu) for gpu in range(number)]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A worker process's name and GPU, and what it shares with the parent process."""
+
+    name: str
+    gpu: str
+    training: Semaphore
+    """Permits to train on this GPU."""
+    current: Any
+    """`value` is the id of the step that the process is computing, in bytes; empty without one."""
+
+
 def _work(
     pack: Pack,
     home: Path,
     chosen: argparse.Namespace,
-    name: str,
-    gpu: str,
+    place: _Place,
     deadline: float,
     begun: float,
-    training: Semaphore,
+    before: Mapping[str, int],
 ) -> None:
     os.environ.update(allocator_settings(os.environ))  # noqa: TID251 - torch reads it
     os.environ["HF_HUB_OFFLINE"] = "1"  # noqa: TID251 - tokenizers must not ask the hub
-    if gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # noqa: TID251 - torch reads it
+    if place.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu  # noqa: TID251 - torch reads it
     # SystemExit releases the lease and removes the unfinished artifact.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=_end_at, args=(deadline,), daemon=True).start()
@@ -316,8 +369,10 @@ def _work(
     execution = pack.execution(home, chosen)
     add_plugin_folders(execution.plugin_folders)
     store = Store(home)
-    log = (home / f"offline-{name}.jsonl").open("a", buffering=1, encoding="utf-8")
-    worker = _Worker(store, Runner(store, execution, lambda _: None), training, begun)
+    log = (home / f"offline-{place.name}.jsonl").open("a", buffering=1, encoding="utf-8")
+    folders = folders_of(execution.model_dump(mode="json"))
+    runner = Runner(store, execution, lambda _: None)
+    worker = _Worker(store, runner, place, begun, before, folders)
     waiting = pack.units
     while waiting := [unit for unit in waiting if not worker.is_settled(unit)]:
         # Each unit goes to one worker as long as there are enough of them.
@@ -341,9 +396,18 @@ def _end_at(deadline: float) -> None:
 
 
 class _Worker:
-    def __init__(self, store: Store, runner: Any, training: Semaphore, begun: float) -> None:
-        self._store, self._runner, self._training = store, runner, training
-        self._begun = begun
+    def __init__(
+        self,
+        store: Store,
+        runner: Any,
+        place: _Place,
+        begun: float,
+        before: Mapping[str, int],
+        folders: Mapping[str, str],
+    ) -> None:
+        """`before`: attempts of the steps that had failed when the call began, by step id."""
+        self._store, self._runner, self._place = store, runner, place
+        self._begun, self._before, self._folders = begun, before, folders
         self._done: set[str] = set()
         self._lost: set[str] = set()
         self.look()
@@ -363,11 +427,12 @@ class _Worker:
         from lce_core.study.step_kinds import TrainingSpec, kind_named
 
         trains = issubclass(kind_named(unit.kind), TrainingSpec)
-        if trains and not self._training.acquire(block=False):
+        if trains and not self._place.training.acquire(block=False):
             return None
         begun, computed, failed = time.time(), [], []
         try:
             for step in missing:
+                self._place.current.value = step.id.encode()
                 try:
                     status = self._runner.ensure(step)
                 except Exception as error:  # noqa: BLE001 - the store keeps it; others go on
@@ -382,8 +447,9 @@ class _Worker:
                 else:
                     self._done.add(step.fingerprint)
         finally:
+            self._place.current.value = b""
             if trains:
-                self._training.release()
+                self._place.training.release()
         if not computed and not failed:
             return None
         seconds = round(time.time() - begun, 2)
@@ -409,8 +475,13 @@ class _Worker:
         return fingerprint in self._done
 
     def _note_failure(self, step: Step) -> None:
-        note = self._store.failures.of(step)
-        if note and (note["class"] not in RETRIED or note["attempts"] >= 3):
+        from lce_core.study.progress import given_up
+
+        if (note := self._store.failures.of(step)) is None:
+            return
+        attempts = note["attempts"] - self._before.get(step.id, 0)
+        most = _MAX_ATTEMPTS if note["class"] in RETRIED else 1
+        if attempts >= most or given_up(note, self._folders):
             self._lost.add(step.fingerprint)
 
 

@@ -295,7 +295,7 @@ class Runner:
     def _model(self, spec: CellSpec | SearchSpec, step: Step) -> ExtendedModel:
         base_model, evaluation = spec.base_model, spec.evaluation
         checkpoint = step.parents.get("checkpoint")
-        weights_of = (checkpoint, spec.published)
+        weights_of = (checkpoint, spec.published, spec.weights)
         method = self._settled(spec.method, step) if isinstance(spec, CellSpec) else spec.method
         key = (weights_of, base_model, method, spec.target_context, evaluation)
         if self._loaded is not None and self._loaded[0] == key:

@@ -194,9 +194,9 @@ class WorkQueue:
             if listing.find(step.fingerprint, step.kind):
                 if self._is_stored(step, listing):
                     yield EndedElsewhere(unit, step, None)
-                else:
-                    self._damaged.add(step.fingerprint)
-            elif step.id in failed:
+                    continue
+                self._damaged.add(step.fingerprint)
+            if step.id in failed:
                 failure = self._store.failures.of(step)
                 if failure and (state := given_up(failure, self._folders)):
                     yield EndedElsewhere(unit, step, state)

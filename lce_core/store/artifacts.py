@@ -122,10 +122,14 @@ class Store:
         Only the fingerprint identifies an artifact: its folder has the name that the step had when
         it was first computed, perhaps in another study.
         """
-        named = self.named(step)
+        return self.artifact(step.folder, listing)
+
+    def artifact(self, folder: str, listing: Listing | None = None) -> Path:
+        """Return what `path` returns, for the `folder` of a step."""
+        named, kind = self.home / "artifacts" / folder, folder.partition("/")[0]
         if named.is_dir():
             return named
-        return (listing or self).find(step.fingerprint, step.kind) or named
+        return (listing or self).find(folder[-ID_DIGITS:], kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
         """Return the artifact folder with this fingerprint or id and kind, if any."""

@@ -9,6 +9,7 @@ Members below `logs/` are ignored. A parcel may come from an untrusted machine o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -16,7 +17,6 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from lzma import LZMAError
@@ -161,13 +161,19 @@ class ResultParcels:
         final = self._out / f"{self._study}.results-{self._number:04d}.tar.gz"
         unfinished = final.with_suffix(".unfinished")
         with tarfile.open(unfinished, "w:gz", compresslevel=3) as tar:
-            entry = tarfile.TarInfo(MANIFEST)
-            entry.size = len(about)
-            tar.addfile(entry, BytesIO(about))
-            for path in [*(file for one in artifacts for file in self._files(one)), *notes]:
-                name = path.relative_to(self._store.home).as_posix()
-                tar.add(path, name, recursive=False)
+            _add(tar, MANIFEST, about)
+            for path in (file for one in artifacts for file in self._files(one)):
+                tar.add(path, path.relative_to(self._store.home).as_posix(), recursive=False)
+            for note in notes:
+                with contextlib.suppress(FileNotFoundError):  # a retry has succeeded meanwhile
+                    _add(tar, f"failures/{note.name}", note.read_bytes())
         unfinished.rename(final)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    tar.addfile(entry, BytesIO(content))
 
 
 def plan_digest(step_ids: Iterable[str]) -> str:
@@ -215,7 +221,7 @@ def _refusal(path: Path, got: str) -> DataError:
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _reading(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with open_file(path) as file, tarfile.open(fileobj=file, mode="r:*") as tar:

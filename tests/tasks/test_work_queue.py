@@ -132,6 +132,17 @@ def test_an_artifact_that_was_damaged_before_is_no_work_of_others(store, others,
     assert take(found) == ("a", ["a", "b"], False)
 
 
+@pytest.mark.parametrize("damaged", ["file", "record.json"])
+def test_a_damaged_artifact_that_others_failed_to_replace_is_given_up(store, others, damaged):
+    others.finish(A)
+    (store.path(A) / damaged).write_text("{")
+    found = queue(store, ONE)
+    others.fail(A, NonFiniteError("step 3", "loss nan", "a finite loss", "look"))
+    assert take(found) is None
+    assert [(one.step, one.given_up is None) for one in found.poll()] == [(A, False)]
+    assert take(found) == ("a", ["b"], False)
+
+
 def test_a_folder_that_is_no_artifact_does_not_keep_a_step_from_being_taken(store):
     found = queue(store, ONE)
     store.path(A).mkdir(parents=True)

@@ -4,19 +4,30 @@ Strategy: a home that only has the finished study's plan packs it; processes tha
 MLflow or DuckDB compute it, are killed and continue; the home imports the results.
 """
 
+import errno
 import io
 import json
+import multiprocessing
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lce_core.corpora.local_text import LocalText
+from lce_core.errors import NonFiniteError, SpecError, WorkerLostError
+from lce_core.offline import _Place, _Worker
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import ID_DIGITS
+from lce_core.store.parcels import ResultParcels
+from lce_core.study.units import Unit
 from tests.support.bare_gpu_machine import bare_environment
+from tests.support.free_steps import free_step, write_file
 from tests.support.repository import ROOT
 from tests.support.studies import (
     TINY_STEPS,
@@ -77,11 +88,16 @@ def test_a_study_is_computed_elsewhere_killed_continued_and_imported(
     elsewhere, cpu = tmp_path / "elsewhere", ("--device", "cpu", "--workers", "2")
     cells = elsewhere / "artifacts" / "cell"
     where = ("--home", str(elsewhere), *cpu)
-    first = offline(folder, tmp_path / "bare", *where)
+    first = offline(folder, tmp_path / "bare", *where, stdout=subprocess.PIPE)
+    units = json.loads((folder / "pack.json").read_text())["units"]
+    base = next(step for unit in units for step in unit["steps"] if step["kind"] == "base")
+    lease = elsewhere / "leases" / f"{base['fingerprint'][:ID_DIGITS]}.json"
+    wait_until(lambda: lease.exists() or first.poll() is not None)
+    os.kill(json.loads(lease.read_text())["pid"], signal.SIGKILL)  # as the kernel does
     wait_until(lambda: (cells.is_dir() and any(cells.glob("[!.]*"))) or first.poll() is not None)
     assert first.returncode is None, "ended before it could be killed"
     first.send_signal(signal.SIGKILL)
-    first.wait()
+    assert "which ended with exit code -9" in first.communicate()[0]
     status, told = said(folder, tmp_path / "bare", *where, "--out", str(tmp_path / "results"))
     assert status == 0, told
     assert f"{TINY_STEPS} of {TINY_STEPS} steps and 12 of 12 cells done" in told
@@ -101,6 +117,55 @@ def test_a_call_without_time_ends_and_writes_what_is_there(packed, tmp_path):
     assert status == 0, told
     assert f"0 of {TINY_STEPS} steps" in told
     assert not list((tmp_path / "elsewhere" / "leases").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (SpecError("a", "b", "c", "d"), 1),
+        (OSError(errno.ENOSPC, "no space left"), 1),
+        (WorkerLostError("a", "b", "c", "d"), 3),
+        (NonFiniteError("a", "b", "c", "d"), 0),
+    ],
+)
+def test_a_later_call_tries_again_what_failed(tmp_path, error, attempts):
+    store, step, asked = Store(tmp_path), free_step("held_out", "a", {}, {}), []
+    store.prepare()
+    for _ in range(3):
+        store.failures.add(step, error, {})
+
+    def fail(attempt):
+        asked.append(attempt)
+        raise error
+
+    runner = SimpleNamespace(ensure=lambda step: store.ensure(step, fail, {}))
+    context = multiprocessing.get_context("spawn")
+    place = _Place("cpu-0", "", context.Semaphore(1), context.RawArray("c", ID_DIGITS))
+    worker = _Worker(store, runner, place, 0.0, store.failures.attempts(), {})
+    while not worker.is_settled(Unit("a", "held_out", (step,))):
+        worker.tried(Unit("a", "held_out", (step,)), shared=False)
+        worker.look()
+    assert len(asked) == attempts
+
+
+def test_a_failure_that_a_retry_mends_while_parcels_are_written_is_left_out(tmp_path, monkeypatch):
+    store, steps = Store(tmp_path), [free_step("cell", name, {"name": name}, {}) for name in "ab"]
+    store.prepare()
+    store.ensure(steps[0], write_file, {})
+    store.failures.add(steps[1], OSError("lost"), {})
+    parcels = ResultParcels("s", "0", steps, store, tmp_path / "out", 1e6, kept=(), weights=False)
+
+    def files(folder):
+        store.failures.forget(steps[1].id)
+        return sorted(folder.iterdir())
+
+    monkeypatch.setattr(parcels, "_files", files)
+    parcels.write()
+    (parcel,) = (tmp_path / "out").iterdir()
+    with tarfile.open(parcel) as tar:
+        names = tar.getnames()
+    cell = f"artifacts/{steps[0].folder}"
+    assert names == ["parcel.json", f"{cell}/file", f"{cell}/record.json"]
 
 
 def test_nothing_in_the_parcels_names_this_machine(packed):

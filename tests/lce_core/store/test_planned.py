@@ -8,6 +8,7 @@ import pytest
 from lce_core.errors import SpecError
 from lce_core.store.study_folders import (
     EXPECTATIONS,
+    StudyFolders,
     amendments,
     register,
     registrations,
@@ -85,6 +86,20 @@ def test_a_dropped_method_does_not_hide_the_studys_own_results(tmp_path):
     other = {"cells": PLAN["cells"][:2], "expects": [{**COMPARISON, "other_method": "ntk"}]}
     register(tmp_path, PLAN | other, {"a", "b", "c"})
     assert registrations(tmp_path)[2]["results_before"] == 1
+
+
+@pytest.mark.parametrize("num_renamings", [1, 2])
+def test_results_count_after_all_cells_have_other_ids(tmp_path, num_renamings):
+    studies, cells = StudyFolders(tmp_path), PLAN["cells"]
+    studies.save_plan("s", PLAN | {"steps": ["a", "b", "c"]}, "s.yaml")
+    for name in "abc":
+        (tmp_path / "artifacts" / "cell" / name).mkdir(parents=True)
+    for number in range(num_renamings):
+        renamed = [cell | {"cell": cell["cell"] and cell["cell"] + str(number)} for cell in cells]
+        flipped = {"expects": [COMPARISON]} if number == num_renamings - 1 else {}
+        studies.save_plan("s", PLAN | {"steps": [], "cells": renamed} | flipped, "s.yaml")
+    found = registrations(tmp_path / "studies" / "s")
+    assert [one["results_before"] for one in found] == [0, 3]
 
 
 @pytest.mark.parametrize("content", ["{", '{"registrations": [{"at": 3}]}'])

@@ -34,9 +34,10 @@ def fill(store: Store, plan: StudyPlan) -> None:
         store.ensure(step, write_file, {})
 
 
-def new_runner(home: Path, text: Path) -> tuple[Runner, Store]:
-    """A runner of steps over a new store, whose studies read the folder `text`."""
+def new_runner(home: Path, text: Path, **models: Path) -> tuple[Runner, Store]:
+    """A runner of steps over a store, whose studies read the folder `text` and these models."""
     store = Store(home)
     store.prepare()
     options = {"home": home, "device": "cpu", "data_folders": {"text": text}}
+    options["model_folders"] = models
     return Runner(store, make_execution(options), lambda event: None), store
