@@ -143,7 +143,7 @@ class Needle(Worded):
     def num_prompts(self, task: str) -> int:
         return len(DEPTHS) * int(self.setting("trials"))
 
-    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+    def num_keys(self, task: str) -> int:
         if self._has_one_text():
             return len(DEPTHS)
         return int(self.setting("trials")) if self.in_words else self.num_prompts(task)
