@@ -11,3 +11,6 @@ prompt. Reports group benchmarks by kind, in this order."""
 
 CONTROLS = ("no_context", "local_context")
 """Fields of `Sample` with the scores of control prompts, in the order of `Prompt.controls`."""
+
+WORDINGS = ("single", "wording_1", "wording_2")
+"""Tasks that ask for the same keys in different words; equal sample numbers are one sample."""

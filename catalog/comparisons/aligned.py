@@ -147,7 +147,7 @@ class AlignedScores:
 
     @cached_property
     def strata(self) -> NDArray[np.int64]:
-        """Index of each cluster's task, shape (clusters,)."""
+        """Index of each cluster's task, or its last one, shape (clusters,)."""
         tasks: dict[str, int] = {}
         numbers = [tasks.setdefault(row[0].task, len(tasks)) for row in self.cells]
         found = np.empty(len(self.names), dtype=np.int64)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.kinds import CONTROLS
+from lce_core.kinds import CONTROLS, WORDINGS
 from lce_core.store.cell_tables import METRICS_IN_NATS
 from lce_core.study.variants import CONTROL
 
@@ -118,12 +118,14 @@ class Cell:
         """Return a cluster name for each sample; samples with equal names are resampled together.
 
         It names the document, or the prompt if there is no document. Cells of other seeds give
-        equal names only if their prompts do not depend on the seed.
+        equal names only if their prompts do not depend on the seed, cells of other tasks only if
+        they ask for the same in other words.
         """
         assert self.scored is not None
-        own = (self.task, self.seed) if self.seeded else (self.task,)
+        task = WORDINGS[0] if self.task in WORDINGS else self.task
+        own = (task, self.seed) if self.seeded else (task,)
         return [
-            (*own, number) if name is None else (self.task, name)
+            (*own, number) if name is None else (task, name)
             for number, name in zip(self.scored.samples, self.scored.clusters, strict=True)
         ]
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -118,9 +119,13 @@ class DataSet:
             return False
 
     def num_rows(self, folders: Mapping[str, Path], part: str, published: int) -> int:
-        """Return the rows of a file or split: `published`, or what the file `SUBSET` declares."""
+        """Return the rows of a file or split: `published`, or what the file `SUBSET` declares.
+
+        `part` may be a glob of the file's name.
+        """
         try:
-            return self._declared_rows(folders).get(part, published)
+            declared = self._declared_rows(folders)
+            return next((declared[name] for name in declared if fnmatch(name, part)), published)
         except (KeyError, UnavailableError):  # not on this machine
             return published
 

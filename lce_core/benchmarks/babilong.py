@@ -129,7 +129,10 @@ class BabiLong(PromptBenchmark):
             prompt
             for number, rng in enumerate(self.draws(request))
             for prompt in self._about(
-                request, f"story-{number}", random_slice(streams, request.eval_length, rng), rng
+                request,
+                f"seed-{request.seed}-story-{number}",
+                random_slice(streams, request.eval_length, rng),
+                rng,
             )
         ]
 
@@ -388,4 +391,4 @@ EVIDENCE = tuple(
     )
 )
 EXAMPLES: Examples = ({"num_stories": 2, "max_facts": 10},)
-VERSION = 1
+VERSION = 2

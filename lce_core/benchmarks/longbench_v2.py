@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lce_core.benchmarks import (
+    CellData,
     CellRequest,
     DataRow,
     DataSet,
@@ -85,6 +86,11 @@ class LongBenchV2(Sampled):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (_DATA,)
 
+    def data_samples(self, cell: CellData) -> int:
+        published = NUM_QUESTIONS[cell.task]
+        declared = _DATA.num_rows(cell.data_folders, *_DATA.patterns, sum(NUM_QUESTIONS.values()))
+        return min(published, declared)
+
     def build(self, request: CellRequest) -> list[Prompt]:
         (file,) = _DATA.files(request.data_folders)
         rows = list(read_rows(file, _COLUMNS))
@@ -92,6 +98,8 @@ class LongBenchV2(Sampled):
         for number, row in enumerate(rows, start=1):
             _require_valid(row, f"{file}: row {number}")
         own = [row for row in rows if row["length"] == request.task]
+        if not own:
+            raise _DATA.missing(f"question of length {request.task!r}")
         begun = token_ids(request, f"\n\n{BEGUN}")
         room = request.eval_length - NEW_TOKENS - len(begun)
         prompts = []
@@ -114,10 +122,15 @@ class LongBenchV2(Sampled):
         return prompts
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        return float(prompt.reference == f"({extracted(BEGUN + answer)})")
+        return float(prompt.reference == f"({extracted(_begun(answer))})")
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        return _in_brackets(BEGUN + answer) is not None
+        return _in_brackets(_begun(answer)) is not None
+
+
+def _begun(answer: str) -> str:
+    # Decoders of SentencePiece tokenizers strip the blank before an answer's first word.
+    return f"{BEGUN} {answer.removeprefix(' ')}"
 
 
 def prompt_text(row: Mapping[str, Any]) -> str:
@@ -175,6 +188,7 @@ EVIDENCE = tuple(
     calls(LongBenchV2.score_answer, score, origin, **marking("short", "(B)", answer))
     for answer, score, origin in (
         (" (B).", 1.0, "extract_answer by hand: a letter in brackets"),
+        ("(B).", 1.0, "the same, without the blank after the prompt's last word"),
         (" **B**", 1.0, "extract_answer by hand: without asterisks and brackets"),
         (" A. The correct answer is (B)", 1.0, "a letter in brackets comes before one without"),
         (" (A) or (B)", 0.0, "the first letter in brackets"),
@@ -182,4 +196,4 @@ EVIDENCE = tuple(
     )
 )
 EXAMPLES: Examples = ({"num_samples": 3},)
-VERSION = 1
+VERSION = 2

@@ -6,18 +6,18 @@ divided by the number of words of the expected sentence; one of LCEG's 12 words 
 maximum is 11/12. `rouge_1` is the ROUGE-1 F score of the answer against the whole needle, which
 LCEG stores times ten; the expected words alone reach 8/11. `exact_match` is 1 if the answer
 contains the expected phrase. `accuracy` repeats word_overlap in `faithful` and exact_match
-otherwise.
+otherwise. The prompts of a trial share haystack and needle: they are one independent sample.
 
-`faithful` cuts the haystack from the start of the essays, and reproduces the BOS leak of LCEG's
-script: a BOS token that the tokenizer adds to every text occurs four times in the prompt, once at
-the start, twice before the haystack and once before the needle. In `clean` and `fast` each trial
-has its own needle and haystack, and no leak.
+`faithful` cuts every haystack from the start of the essays, so each depth is one sample instead. It
+reproduces the BOS leak of LCEG's script: a BOS token that the tokenizer adds to every text occurs
+four times in the prompt, once at the start, twice before the haystack and once before the needle.
+In `clean` and `fast` each trial has its own needle and haystack, and no leak.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -52,7 +52,7 @@ from lce_core.benchmarks import (
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
 from lce_core.models import LanguageModel
-from lce_core.statistics.estimates import bootstrap_mean, wilson
+from lce_core.statistics.estimates import mean_estimate
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Needle(Worded):
             bos_leak=True,
         ),
         "clean": Profile(
-            "LCEG's prompt without the leak; five trials per depth, each with its own needle and"
+            "LCEG's prompt without the leak; ten trials per depth, each with its own needle and"
             " random excerpt; score: exact match",
-            trials=5,
+            trials=10,
         ),
         "fast": Profile("clean with two trials per depth", trials=2),
         "tiny": Profile(
@@ -124,7 +124,8 @@ class Needle(Worded):
     haystack: Literal["essays", "held_out"] | None = None
     """Text around the needle; None means essays, or held-out text in profile tiny."""
     trials: int | None = Field(default=None, gt=0)
-    """Prompts per depth; None means 1 (faithful), 5 (clean), 2 (fast), 5 (tiny)."""
+    """Prompts per depth; None means 1 (faithful), 10 (clean), 2 (fast), 5 (tiny). In words, a
+    comparison over prompts needs six trials over all seeds."""
     needles: int | None = Field(default=None, gt=0, le=len(FACTS))
     """Number of different needles, which the trials use in turn; None means 1 (faithful), 5 (clean,
     fast)."""
@@ -141,6 +142,11 @@ class Needle(Worded):
 
     def num_prompts(self, task: str) -> int:
         return len(DEPTHS) * int(self.setting("trials"))
+
+    def num_keys(self, task: str) -> int:
+        if self._has_one_text():
+            return len(DEPTHS)
+        return int(self.setting("trials")) if self.in_words else self.num_prompts(task)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return max(1, eval_length - NEW_TOKENS)
@@ -184,12 +190,20 @@ class Needle(Worded):
         if self.bos_leak:
             require_leak(request)
         return [
-            needle_prompt(
-                request, facts[trial % len(facts)], haystacks[trial], depth, bos_leak=leak
+            replace(
+                needle_prompt(
+                    request, facts[trial % len(facts)], haystacks[trial], depth, bos_leak=leak
+                ),
+                cluster=self._cluster(request, depth, trial),
             )
             for depth in DEPTHS
             for trial in trials
         ]
+
+    def _cluster(self, request: CellRequest, depth: int, trial: int) -> str:
+        if self._has_one_text():
+            return f"depth-{depth}"
+        return f"seed-{request.seed}-trial-{trial}"
 
     def _draw(self, request: CellRequest, *place: int) -> np.random.Generator:
         return generator("needle", WORDINGS[0], request.eval_length, request.seed, *place)
@@ -197,11 +211,15 @@ class Needle(Worded):
     def _reads_essays(self) -> bool:
         return self.in_words and self.haystack != "held_out"
 
+    def _has_one_text(self) -> bool:
+        """Return True if all trials and seeds share one haystack."""
+        return self.profile == "faithful" and self._reads_essays()
+
     def _haystacks(self, request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
         if not self._reads_essays():
             return held_out_tokens(request, draws)
         tokens = essay_tokens(request)
-        if self.profile == "faithful":
+        if self._has_one_text():
             return [tokens] * len(draws)
         starts = [int(rng.integers(len(tokens))) for rng in draws]
         return [tokens[start:] + tokens[:start] for start in starts]
@@ -213,11 +231,8 @@ class Needle(Worded):
         if not self.in_words:
             return super().scores(samples)
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
-        metrics = {
-            "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
-            "rouge_1": bootstrap_mean([one["rouge_1"] for one in each]),
-            "exact_match": wilson(int(sum(one["exact_match"] for one in each)), len(each)),
-        }
+        clusters = [one.cluster for one in samples]
+        metrics = {name: mean_estimate([one[name] for one in each], clusters) for name in each[0]}
         shown = {"accuracy": metrics[self._own_metric()], **metrics}
         return tuple(score(name, value, higher_is_better=True) for name, value in shown.items())
 
@@ -381,5 +396,5 @@ EVIDENCE = (
         answer="Eating a sandwich and sitting in Dolores Park on a sunny day",
     ),
 )
-EXAMPLES: Examples = ({"trials": 1}, {"trials": 1, "haystack": "held_out"})
-VERSION = 3
+EXAMPLES: Examples = ({"trials": 2}, {"trials": 2, "haystack": "held_out"})
+VERSION = 4

@@ -220,6 +220,21 @@ def test_more_prompts_of_a_document_add_no_evidence(tmp_path):
     assert rows[0]["smallest_detectable"] < 0.6
 
 
+def test_more_wordings_of_a_prompt_add_no_evidence(tmp_path):
+    rows = []
+    for number in (2, 3):
+        cells = [
+            replace(cell, task=task, extra={"checkpoint": "pretrained"})
+            for cell in passkeys()
+            for task in ("single", "wording_1", "wording_2")[:number]
+        ]
+        built = written(tmp_path / f"{number}.duckdb", cells)
+        rows.append(pair(built, "pi", "none", "task IS NULL"))
+    for column in ("p_value", "ci_low", "ci_high", "smallest_detectable"):
+        assert rows[0][column] == pytest.approx(rows[1][column])
+    assert rows[0]["num_clusters"] == rows[1]["num_clusters"] == 3 * PROMPTS
+
+
 def test_a_difference_over_training_seeds_gets_the_paired_t_test_of_its_two_methods(catalog):
     row = pair(catalog, "yarn", "pi", "benchmark = 'passkey' AND eval_length = 512")
     ours, theirs = (scores_of(name, "single", passkeys()).mean(axis=1) for name in ("yarn", "pi"))

@@ -40,7 +40,7 @@ from lce_core.benchmarks._prompted.retrieval import (
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.kinds import CONTROLS
+from lce_core.kinds import CONTROLS, WORDINGS
 from lce_core.models import LanguageModel
 from lce_core.progress import no_progress
 
@@ -444,7 +444,6 @@ class Sampled(PromptBenchmark):
     spaced."""
 
 
-WORDINGS = ("single", "wording_1", "wording_2")
 _KEY_FRAMES = (("", ""), ("\n", "\n"), (" Key: ", " Key? "))
 
 
@@ -461,6 +460,13 @@ class Worded(PromptBenchmark):
     def key_task(self, task: str) -> KeyTask | None:
         keys = super().key_task(task)
         return keys and replace(keys, frame=_KEY_FRAMES[WORDINGS.index(task)])
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Return the task's part of the keys, which all wordings share."""
+        return -(-self.num_keys(task) // self.wordings)
+
+    def num_keys(self, task: str) -> int:
+        return self.num_prompts(task)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         """Leave out the task, so that scores differ between tasks only by the wording."""

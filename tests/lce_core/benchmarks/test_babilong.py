@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,9 @@ def test_prompts_fill_the_length_and_hold_the_story_in_its_order(task):
         assert not [label for label in prompt.labels if label in question]
         assert 960 <= len(prompt.ids) + asked.answer_tokens <= 1000
     assert prompts[0].context == prompts[1].context != prompts[2].context
+    names = [prompt.cluster for prompt in prompts + asked.build(replace(cell, seed=1))]
+    assert names[::2] == names[1::2]
+    assert len({*names}) == 6, "another seed draws other stories"
 
 
 def test_a_label_counts_within_a_word_of_the_first_sentence_alone():

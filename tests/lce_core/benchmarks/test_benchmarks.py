@@ -197,6 +197,15 @@ def test_needle_haystacks_repeat_essays_in_the_order_of_their_names(bpe, essays)
     assert re.findall(r"This is essay (.)\.", text)[:3] == ["a", "b", "a"]
 
 
+def test_equal_needle_prompts_are_one_sample(bpe, essays):
+    request = _request(_benchmark("needle"), 900, tokenizer=bpe, data_folders={"essays": essays})
+    clusters: dict[bytes, set[str]] = {}
+    for seed in (0, 1):
+        for prompt in _needle_prompts("faithful", replace(request, seed=seed), trials=2):
+            clusters.setdefault(prompt.ids.tobytes(), set()).add(prompt.cluster)
+    assert len(clusters) == len(set.union(*clusters.values())) == len(needle_text.DEPTHS)
+
+
 @pytest.mark.parametrize(("needles", "cycle"), [(None, 5), (1, 1), (2, 2)])
 def test_clean_needle_trials_hide_and_ask_their_own_facts(bpe, needles, cycle):
     text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
@@ -217,6 +226,11 @@ def test_clean_needle_trials_hide_and_ask_their_own_facts(bpe, needles, cycle):
         starts = [text[:200] for text in texts]
         assert len(set(starts[:6])) == 6
         assert starts[6:12] == starts[12:18]
+    names = [prompt.cluster for prompt in prompts]
+    assert names[:6] == names[54:]
+    assert len({*names}) == 6, "the depths of a trial are no independent samples"
+    others = _needle_prompts("clean", replace(request, seed=1), **parameters)
+    assert not {*names} & {prompt.cluster for prompt in others}
     benchmark = _benchmark("needle", profile="clean", **parameters)
     gold = [prompt.reference for prompt in prompts]
     for answers, right in ((gold, 1.0), (gold[1:] + gold[:1], 0.0)):

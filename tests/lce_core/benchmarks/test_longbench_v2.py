@@ -1,12 +1,20 @@
 """LongBench v2: prompts of made-up rows, the authors' extraction rule, malformed rows."""
 
+import copy
+import json
 from pathlib import Path
 
 import numpy as np
+import pytest
+from tokenizers import decoders
 
+from lce_core.benchmarks import CellData
+from lce_core.benchmarks._prompted.retrieval import answer_text, token_ids
 from lce_core.contracts.benchmark_cases import words_tokenizer
-from tests.support.cells import benchmark, request
+from lce_core.errors import UnavailableError
+from tests.support.cells import TOY, benchmark, request
 from tests.support.data.fixture_data import fixture_folders
+from tests.support.data.subsets import state_rows
 
 TEXT = """Please read the following text and answer the question below.
 
@@ -49,3 +57,31 @@ def test_a_long_prompt_loses_its_middle_and_keeps_question_and_answer(tmp_path):
     assert 385 <= len(cut) + 32 <= 400
     np.testing.assert_array_equal(cut[:150], whole[:150])
     np.testing.assert_array_equal(cut[-150:], whole[-150:])
+
+
+def test_a_decoder_that_strips_the_first_blank_changes_no_score(tmp_path):
+    asked, tokenizer = benchmark("longbench_v2"), copy.deepcopy(words_tokenizer())
+    tokenizer.backend_tokenizer.decoder = decoders.Sequence(
+        [decoders.ByteLevel(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    cell = request(asked, 2000, tokenizer=tokenizer)
+    prompt = built(tmp_path, 2000)[1]
+    for text, score, complete in ((" (B).", 1.0, True), (" B", 1.0, False), (" (A)", 0.0, True)):
+        answer = answer_text(cell, token_ids(cell, text))
+        assert answer == text[1:]
+        assert asked.score_answer("short", prompt, answer) == score
+        assert asked.complete("short", prompt, answer) == complete
+
+
+def test_a_subset_without_questions_of_a_length_makes_its_cell_unavailable(tmp_path):
+    built(tmp_path, 2000)
+    folder = tmp_path / "longbench_v2"
+    rows = json.loads((folder / "data.json").read_bytes())
+    few = [row for row in rows if row["length"] == "short"]
+    (folder / "data.json").write_text(json.dumps(few), encoding="utf-8")
+    state_rows(folder, {"data.json": len(few)})
+    for data, number in (({}, 215), ({"longbench_v2": folder}, 4)):
+        cell = CellData(TOY, "medium", 2000, data)
+        assert benchmark("longbench_v2").data_samples(cell) == number
+    with pytest.raises(UnavailableError, match="no question of length 'medium'"):
+        built(tmp_path, 2000, task="medium")

@@ -1,5 +1,6 @@
 """ruler_v2: a reader of the printed prompts, and the reference's scores for answers by hand."""
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lce_core.benchmarks import CellData
+from lce_core.benchmarks.ruler._documents import HOTPOT
 from lce_core.benchmarks.ruler_v2 import NEW_TOKENS, letter, match
 from lce_core.benchmarks.ruler_v2._tasks import COPYING as QUESTIONS
 from lce_core.benchmarks.ruler_v2._tasks import MMLU, read_mmlu
@@ -153,9 +155,11 @@ def test_a_letter_is_read_as_in_the_reference(answer, expected):
 
 def test_the_data_set_counts_its_questions_and_refuses_fewer(tmp_path):
     asked = benchmark("ruler_v2")
-    data = fixture_folders((MMLU,), tmp_path)
+    data = fixture_folders((MMLU, HOTPOT), tmp_path)
     assert asked.data_samples(CellData(TOY, "mk_niah_hard", 4096, data)) == 6
     assert asked.data_samples(CellData(TOY, "mk_niah_hard", 4096, {})) == 14042
+    (declared,) = json.loads((data["hotpotqa"] / "subset.json").read_bytes()).values()
+    assert asked.data_samples(CellData(TOY, "qa_hard", 4096, data)) == declared < 7405
     assert asked.data_samples(CellData(TOY, "qa_hard", 4096, {})) == 7405
     assert asked.data_samples(CellData(TOY, "mv_niah_basic", 4096, {})) is None
     (data["mmlu_all"] / "subset.json").unlink()
