@@ -8,8 +8,11 @@ reads. A unit is a list of steps that one worker computes one after another.
 from __future__ import annotations
 
 import gc
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from lce_core.data.held_out import HeldOutText, pack_held_out, require_window
 from lce_core.data.packing import pack_rows
 from lce_core.data.shards import write_shards
 from lce_core.devices import resolve_device, resolve_dtype
-from lce_core.errors import NonFiniteError, StoreError
+from lce_core.errors import DataError, LceError, NonFiniteError, StoreError
 from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, WindowRanges, assist
 from lce_core.evaluation.parameter_search import draw_samples, search_parameters
 from lce_core.evaluation.passes import counted, shape_of_passes
@@ -36,7 +39,7 @@ from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED
 from lce_core.methods import Method
-from lce_core.models import MODELS, LanguageModel
+from lce_core.models import MODELS, LanguageModel, weights_digest
 from lce_core.progress import Report
 from lce_core.recipe import TrainPositions
 from lce_core.store.artifacts import Attempt, Store
@@ -48,6 +51,7 @@ from lce_core.store.cell_tables import (
     TOKEN_NLL,
     TOKEN_NLL_FILE,
 )
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.odd_files import writable
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
@@ -62,6 +66,7 @@ from lce_core.study.step_kinds import (
     RowsSpec,
     SearchSpec,
     StepSpec,
+    TextSpec,
     Tokenizer,
     TokensSpec,
     TrainingSpec,
@@ -90,7 +95,9 @@ class Runner:
         assert isinstance(spec, CellSpec), "only cells have parts"
         if not parts.free():
             return "held"
-        return "computed" if assist(parts, self._model(spec, step)) else "held"
+        with self._store.file_facts.in_use():
+            model = self._model(spec, step)
+        return "computed" if assist(parts, model) else "held"
 
     def _run(self, attempt: Attempt) -> dict[str, Any]:
         attempt.plugins.update(own_plugins(attempt.step.spec))
@@ -104,63 +111,73 @@ class Runner:
     def _tokens(self, spec: TokensSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
         assert isinstance(spec.corpus, StreamedCorpus), "only streamed corpora have token shards"
-        manifest = write_shards(
-            spec.corpus,
-            base_model.tokenizer(self._model_folder(attempt.step, base_model)),
-            folders=self._execution.data_folders,
-            progress=attempt.progress,
-            out=attempt.out,
-            workers=self._execution.threads,
-            report=self._report,
-        )
+        with self._reading(spec, attempt):
+            manifest = write_shards(
+                spec.corpus,
+                self._tokenizer(spec, attempt.step, base_model),
+                folders=self._execution.data_folders,
+                progress=attempt.progress,
+                out=attempt.out,
+                workers=self._execution.threads,
+                report=self._report,
+            )
         attempt.digests.update(manifest["sha256"])
         return {key: manifest[key] for key in ("documents", "tokens", "domains")}
 
     @_compute.register
     def _rows(self, spec: RowsSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
-        manifest = pack_rows(
-            spec.corpus,
-            base_model,
-            base_model.tokenizer(self._model_folder(attempt.step, base_model)),
-            row_length=spec.row_length,
-            num_rows=spec.num_rows,
-            upsampling=spec.upsampling,
-            packing=spec.packing,
-            seed=spec.seed,
-            folders=self._execution.data_folders,
-            out=attempt.out,
-            report=self._report,
-            shards=self._shards(attempt.step),
-        )
+        with self._reading(spec, attempt):
+            manifest = pack_rows(
+                spec.corpus,
+                base_model,
+                self._tokenizer(spec, attempt.step, base_model),
+                row_length=spec.row_length,
+                num_rows=spec.num_rows,
+                upsampling=spec.upsampling,
+                packing=spec.packing,
+                seed=spec.seed,
+                folders=self._execution.data_folders,
+                out=attempt.out,
+                report=self._report,
+                shards=self._shards(attempt.step),
+            )
         attempt.digests.update(manifest["sha256"])
         return manifest
 
     @_compute.register
     def _held_out(self, spec: HeldOutSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
-        manifest = pack_held_out(
-            spec.corpus,
-            base_model.tokenizer(self._model_folder(attempt.step, base_model)),
-            tokens_per_domain=spec.tokens_per_domain,
-            document_tokens=spec.document_tokens,
-            after_tokens=spec.after_tokens,
-            needed=spec.needed,
-            folders=self._execution.data_folders,
-            out=attempt.out,
-            report=self._report,
-            shards=self._shards(attempt.step),
-        )
+        with self._reading(spec, attempt):
+            manifest = pack_held_out(
+                spec.corpus,
+                self._tokenizer(spec, attempt.step, base_model),
+                tokens_per_domain=spec.tokens_per_domain,
+                document_tokens=spec.document_tokens,
+                after_tokens=spec.after_tokens,
+                needed=spec.needed,
+                folders=self._execution.data_folders,
+                out=attempt.out,
+                report=self._report,
+                shards=self._shards(attempt.step),
+            )
         attempt.digests.update(manifest["sha256"])
         return manifest
+
+    def _reading(self, spec: TextSpec, attempt: Attempt) -> AbstractContextManager[None]:
+        if self._shards(attempt.step):  # the step that wrote them has read the text
+            return nullcontext()
+        digest = partial(spec.corpus.digest, self._execution.data_folders)
+        return _unchanged(f"text of {spec.corpus.plugin_name}", digest, spec.digest, attempt)
 
     @_compute.register
     def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
         method: Method | None = None
-        target_context = spec.row_length
+        target_context, weights = spec.row_length, None
         positions: TrainPositions = "exact"
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
+            weights = spec.weights
             positions = spec.train_positions
             method = self._settled(method, attempt.step)
         step, execution = attempt.step, self._execution
@@ -174,7 +191,7 @@ class Runner:
             method=None if method is None else method.identity(),
             training=spec.training.model_copy(update=chosen),
             from_scratch=method is None,
-            base_folder=self._weights(step, "base", spec.base_model),
+            base_folder=self._weights(step, "base", spec.base_model, weights),
             rows=self._parent(step, "rows"),
             seed=spec.seed,
             data_seed=spec.data_seed,
@@ -204,7 +221,7 @@ class Runner:
             spec.search,
             HeldOutText.open(self._parent(step, "validation")),
             spec.target_context,
-            base_model.tokenizer(self._model_folder(step, base_model)),
+            base_model.tokenizer(self._model_folder(step, base_model, spec.weights)),
             base_model.keys,
         )
         model = self._model(spec, step)
@@ -257,7 +274,7 @@ class Runner:
         cell = LongCell(self._store.parts(step), model, seconds=seconds)
         request = CellRequest(
             model=model,
-            tokenizer=base_model.tokenizer(self._model_folder(step, base_model)),
+            tokenizer=base_model.tokenizer(self._model_folder(step, base_model, spec.weights)),
             base_model=base_model,
             held_out=held_out,
             task=spec.task,
@@ -271,7 +288,9 @@ class Runner:
             prompt_folder=self._store.prompts,
             report=lambda done, total: self._report({"done": done, "total": total}),
         )
-        with counted(model) as passed:
+        digest = partial(benchmark.digest, spec.task, self._execution.data_folders)
+        reading = _unchanged(f"data of {benchmark.plugin_name}", digest, spec.data, attempt)
+        with reading, counted(model) as passed:
             result = benchmark.evaluate(request)
         _require_finite(result, step)
         _write_tables(result, attempt.out)
@@ -304,7 +323,7 @@ class Runner:
         device = resolve_device(self._execution.device)
         dtype = resolve_dtype(evaluation.precision)
         if spec.published is None:
-            folder = self._weights(step, "checkpoint", base_model)
+            folder = self._weights(step, "checkpoint", base_model, spec.weights)
             weights = base_model.load(folder, dtype)
         else:
             folder = published_folder(spec.published, self._execution.model_folders)
@@ -324,10 +343,12 @@ class Runner:
         self._loaded = (key, extended)
         return extended
 
-    def _weights(self, step: Step, role: str, base_model: LanguageModel) -> Path | None:
+    def _weights(
+        self, step: Step, role: str, base_model: LanguageModel, digest: str | None
+    ) -> Path | None:
         if role in step.parents:
             return self._parent(step, role) / "model"
-        return self._model_folder(step, base_model)
+        return self._model_folder(step, base_model, digest)
 
     def _parent(self, step: Step, role: str) -> Path:
         return self._artifact(step, role, step.parents[role])
@@ -347,10 +368,18 @@ class Runner:
         role = TokensSpec.kind
         return self._parent(step, role) if role in step.parents else None
 
-    def _model_folder(self, step: Step, base_model: LanguageModel) -> Path | None:
+    def _tokenizer(self, spec: TextSpec, step: Step, base_model: LanguageModel) -> Any:
+        return base_model.tokenizer(self._model_folder(step, base_model, spec.tokenizer.weights))
+
+    def _model_folder(
+        self, step: Step, base_model: LanguageModel, digest: str | None
+    ) -> Path | None:
         # The study's own name of the model is an axis, not part of the spec.
         name = step.axes.get("base_model", base_model.known_as)
         named = self._execution.model_folders.get(name)
+        if digest is not None:
+            found = None if named is None else weights_digest(named)
+            _require_digest(f"weights of --model-folder {name}", found, digest)
         return named or base_model.fetched(self._store.models)
 
     def _micro_batch_tokens(self, step: Step) -> int:
@@ -373,6 +402,30 @@ class Runner:
 def _tokenizing_model(tokenizer: Tokenizer) -> LanguageModel:
     identity = {"name": tokenizer.name, "version": tokenizer.version, **tokenizer.parameters}
     return MODELS.from_identity(identity)
+
+
+@contextmanager
+def _unchanged(
+    what: str, digest: Callable[[], str | None], planned: str | None, attempt: Attempt
+) -> Iterator[None]:
+    """Require input with the planned digest before and after the block that reads the input."""
+    _require_digest(what, digest(), planned)
+    yield
+    try:
+        _require_digest(what, digest(), planned)
+    except LceError:
+        shutil.rmtree(attempt.progress, ignore_errors=True)  # may be of the changed input
+        raise
+
+
+def _require_digest(what: str, found: str | None, planned: str | None) -> None:
+    if found != planned:
+        raise DataError(
+            what,
+            f"the digest {str(found)[:ID_DIGITS]}",
+            f"{str(planned)[:ID_DIGITS]}, as when the study was planned",
+            "run the study again, which plans it with the present files, or restore the old ones",
+        )
 
 
 def _passed(cost: StepCost) -> dict[str, float]:

@@ -44,10 +44,12 @@ def attend_square(
     value: torch.Tensor,
     scaling: float,
     sinks: torch.Tensor | None = None,
+    dropout: float = 0.0,
 ) -> torch.Tensor:
     """Return causal attention (batch, heads, tokens, head_dim) by `kernel_for`; differentiable.
 
-    Only "flash" allows queries that follow cached tokens. Sinks need a whole text.
+    Only "flash" allows queries that follow cached tokens, and it has no dropout. Sinks need a whole
+    text.
     """
     if sinks is not None:
         # The sink is the first key. One more query before all others keeps the square causal.
@@ -55,12 +57,19 @@ def attend_square(
         return attend_square(*states, scaling)[:, :, 1:, : value.shape[-1]]
     kernel, groups = kernel_for(query, key), query.shape[1] // key.shape[1]
     if kernel == "flash":
+        assert not dropout, "a training pass with cached tokens"
         return attend_causal(query, key, value, scaling).output
     if kernel == "spread":
         key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
     shared = query.shape[1] > key.shape[1]
     return scaled_dot_product_attention(
-        query, key, value, is_causal=True, scale=scaling, enable_gqa=shared
+        query,
+        key,
+        value,
+        dropout_p=dropout,
+        is_causal=True,
+        scale=scaling,
+        enable_gqa=shared,
     )
 
 

@@ -198,14 +198,15 @@ def _stock_attention(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
+    dropout = kwargs.get("dropout", 0.0)
     if (bounds := getattr(module, "lce_documents", None)) is not None:
-        _refuse_dropout(kwargs.get("dropout", 0.0))
+        _refuse_dropout(dropout)
         output = attend_documents(query, key, value, scaling, bounds)
         return output.transpose(1, 2), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is None and kernel_for(query, key) != "sdpa":
-        output = attend_square(query, key, value, scaling)
+        output = attend_square(query, key, value, scaling, dropout=dropout)
         return output.transpose(1, 2).contiguous(), None
     stock: tuple[torch.Tensor, None] = sdpa_attention_forward(
         module, query, key, value, attention_mask, scaling=scaling, **kwargs
@@ -241,18 +242,22 @@ def _with_package(
         return _stock_attention(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
-    return attend_package(query, key, value, scaling), None
+    return attend_package(query, key, value, scaling, kwargs.get("dropout", 0.0)), None
 
 
 def attend_package(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    dropout: float = 0.0,
 ) -> torch.Tensor:
     """Return causal attention like `lce_core.attention.flash.attend_causal`, by the package."""
     from flash_attn import flash_attn_func
 
     # Autocast leaves rotated queries and keys in float32, and the package refuses them.
     states = (one.to(value.dtype).transpose(1, 2) for one in (query, key, value))
-    output: torch.Tensor = flash_attn_func(*states, softmax_scale=scaling, causal=True)
+    output: torch.Tensor = flash_attn_func(*states, dropout, softmax_scale=scaling, causal=True)
     return output
 
 

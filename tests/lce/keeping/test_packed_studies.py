@@ -218,6 +218,7 @@ def test_what_cannot_travel_is_refused(packed, text, tmp_path, options, expected
 def test_exported_text_of_the_library_is_the_text_itself(tmp_path):
     corpus = LocalText()
     corpus.export(tmp_path)
+    assert corpus.digest({"local_text": tmp_path}) == corpus.digest({})
     for split in ("train", "held_out"):
         exported = corpus.documents(split, {"local_text": tmp_path})
         assert list(exported) == list(corpus.documents(split, {}))

@@ -93,6 +93,14 @@ def test_the_package_gets_states_of_one_dtype(package):
     assert (found.dtype, package.calls) == (torch.float32, [(9, 9)])
 
 
+@pytest.mark.parametrize("function", [registered._stock_attention, registered._with_package])
+def test_every_kernel_has_the_models_dropout(function, package, monkeypatch):
+    for module in (registered, causal):
+        monkeypatch.setattr(module, "kernel_for", lambda *_: "spread")
+    output, _ = function(torch.nn.Module(), *draw(17, 17), None, scaling=0.3, dropout=1.0)
+    assert not output.any()
+
+
 def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(package):
     base = BASES[1]
     prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
