@@ -60,6 +60,13 @@ def verify(
             "either a study, whose cells are recomputed, or --files, which rereads the store",
             "give one of the two",
         )
+    if files and (sample, seed, tolerance, select) != ("5%", 0, 0.0, ""):
+        raise SpecError(
+            "lce verify --files",
+            "one of the options --sample, --seed, --tolerance and --select",
+            "none of them, because --files rereads the whole store",
+            "leave it out, or name a study instead of --files",
+        )
     sound = (
         verify_files(how.home)
         if files

@@ -10,9 +10,16 @@ import typer
 
 from flows.terminal import say
 from lce.commands.options import with_execution
+from lce_core.errors import SpecError
 from lce_core.execution import Execution
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+
+
+def _require_one_form(**forms: bool) -> None:
+    chosen = [f"--{name}" for name, is_chosen in forms.items() if is_chosen]
+    if len(chosen) > 1:
+        raise SpecError("form of the output", " and ".join(chosen), "one form", "choose one")
 
 
 @with_execution("plugins")
@@ -28,6 +35,7 @@ def methods(
     """List the context-extension methods."""
     from lce.plugins import listing
 
+    _require_one_form(json=as_json, markdown=markdown, exports=exports)
     if exports:
         say(listing.exports_table(), end="")
     elif markdown:
@@ -46,6 +54,7 @@ def benchmarks(
     """List the benchmarks."""
     from lce.plugins import listing
 
+    _require_one_form(json=as_json, markdown=markdown)
     if markdown:
         say(listing.benchmarks_markdown(), end="")
     else:
@@ -61,6 +70,7 @@ def recipes(
     """List the training recipes: published training settings that a study can use by name."""
     from lce.plugins import listing
 
+    _require_one_form(json=as_json, markdown=markdown)
     if markdown:
         say(listing.recipes_markdown(), end="")
     else:

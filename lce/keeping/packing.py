@@ -32,6 +32,7 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.parcels import FORMAT, plan_digest
 from lce_core.store.records import COMMIT, Record, git_state
 from lce_core.store.steps import Step
+from lce_core.study.plugin_folders import own_plugins
 
 _THERE = ("torch", "transformers", "accelerate")
 """Packages that every machine with GPUs has, with all that they need."""
@@ -87,6 +88,8 @@ def pack_study(
             f"--out {out}", "a folder with files", "a new or empty folder", "name another"
         )
     size = _bytes(parcel)
+    if not re.fullmatch(r"3\.\d+", python):
+        raise SpecError("--python", repr(python), "a version such as 3.12", "correct it")
     (work,) = preflight([study], execution, RunOptions(select))
     execution = work.request.execution
     name = work.request.plan.study.study
@@ -146,6 +149,8 @@ def _stage(
     benchmarks = {entry.benchmark.plugin_name for entry in plan.study.benchmarks}
     needed = {*_NEEDED, *(_NEEDED_BY[one] for one in benchmarks & set(_NEEDED_BY))}
     needed |= {"gguf"} if wheels else set()
+    own = (code for step in steps.values() for code in own_plugins(step.spec).values())
+    needed |= {canonicalize_name(code.package.split()[0]) for code in own if code.package}
     # typer needs pydantic, but an older one that lce cannot use may be there.
     there = _closure(_THERE, python) - _closure(("pydantic",), python)
     missing = sorted(_closure(needed - has, python) - there - has)
@@ -242,7 +247,7 @@ def _closure(names: Iterable[str], python: str) -> set[str]:
     waiting = [canonicalize_name(name) for name in names]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in found or name == "lce":  # `_copy_code` copies what a package needs of lce
             continue
         with suppress(PackageNotFoundError):
             needs = [Requirement(line) for line in requires(name) or ()]
@@ -301,7 +306,7 @@ class _Parts(RawIOBase):
         start = 0
         while start < len(view):
             if not self._left:
-                self.paths.append(Path(f"{self._stem}.{len(self.paths) + 1:03d}"))
+                self.paths.append(Path(f"{self._stem}.{len(self.paths) + 1:05d}"))
                 self._left = self._size
             piece = view[start : start + self._left]
             with self.paths[-1].open("ab") as part:

@@ -14,22 +14,30 @@ import signal
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from flows.settings import make_execution
+from lce.keeping import packing
+from lce.keeping.packing import pack_study
 from lce_core.corpora.local_text import LocalText
 from lce_core.errors import NonFiniteError, SpecError, WorkerLostError
 from lce_core.offline import _Place, _Worker
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import ID_DIGITS
 from lce_core.store.parcels import ResultParcels
+from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.units import Unit
+from tests.lce_core.study.test_installed_plugins import FILES, installed
 from tests.support.bare_gpu_machine import bare_environment
 from tests.support.free_steps import free_step, write_file
+from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
 from tests.support.studies import (
+    SMOKE,
     TINY_STEPS,
     computed,
     copied_home,
@@ -206,6 +214,7 @@ def test_a_pack_or_machine_that_does_not_fit_is_refused(packed, tmp_path, change
     ("options", "expected"),
     [
         (("--parcel", "small"), "a size such as 60MB or 2GB"),
+        (("--python", "3.12.4"), "a version such as 3.12"),
         (("--data-folder", f"pg19=hub:a/b@{40 * '0'}"), "because the other one has no network"),
     ],
 )
@@ -213,6 +222,37 @@ def test_what_cannot_travel_is_refused(packed, text, tmp_path, options, expected
     given = ("pack", write_study(tmp_path), "--out", str(tmp_path / "out"), *text, *HAS)
     assert expected in lce(packed[0], *given, *options, status=2)
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_the_package_of_an_installed_plugin_travels_as_a_wheel(tmp_path, monkeypatch):
+    metadata = "acme_rope-1.2.dist-info/METADATA"
+    changes = {metadata: f"{FILES[metadata]}Requires-Dist: lce\n"}
+    monkeypatch.syspath_prepend(installed(tmp_path / "site", **changes))
+    wheels: list[str] = []
+
+    def download(packages: Sequence[str], python: str, target: Path) -> None:
+        target.mkdir()
+        wheels[:] = packages
+
+    monkeypatch.setattr(packing, "_download", download)
+    yarn = {"name": "yarn", "tuned": True}
+    execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
+    with plugins_removed_after():
+        add_plugin_folders(())
+        for number, (method, has) in enumerate(
+            [("halved", ()), ("halved", ("acme-rope",)), ("self_extend", ())]
+        ):
+            study = write_study(tmp_path, SMOKE, methods=["none", method, yarn])
+            out = tmp_path / f"out{number}"
+            pack_study(study, execution, out, parcel="60MB", python=VERSION, has=has)
+            assert ("acme-rope" in wheels) == (number == 0)
+            assert "prefect" not in wheels
+
+
+def test_more_than_999_parcels_are_joined_in_their_order(tmp_path):
+    parts = packing._Parts(tmp_path / "tiny.tar", 1)
+    parts.write(b"0" * 1001)
+    assert sorted(parts.paths) == parts.paths
 
 
 def test_exported_text_of_the_library_is_the_text_itself(tmp_path):

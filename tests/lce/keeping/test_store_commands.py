@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lce.cli import app
+from lce_core.errors import SpecError
 from lce_core.store.artifacts import Attempt, Store
 from tests.support.asked_cells import LENGTH, AskedStudy
 from tests.support.free_steps import free_step
@@ -56,6 +57,25 @@ def test_a_damaged_artifact_is_named_with_what_to_do_and_exits_with_1(store, tmp
     said = asked(store.home, "verify", "--files")
     assert said.exit_code == 1
     assert f"cell {store.path(STEP).name}: the content of a.txt" in said.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "--files", "--sample", "10"),
+        ("verify", "--files", "--seed", "1"),
+        ("verify", "--files", "--tolerance", "0.1"),
+        ("verify", "--files", "--select", "method=yarn"),
+        ("methods", "--json", "--markdown"),
+        ("methods", "--exports", "--json"),
+        ("benchmarks", "--json", "--markdown"),
+        ("recipes", "--json", "--markdown"),
+    ],
+)
+def test_an_option_without_an_effect_is_refused(command, tmp_path):
+    error = asked(tmp_path / "home", *command).exception
+    assert isinstance(error, SpecError)
+    assert command[2] in str(error)
 
 
 @pytest.fixture(scope="module")
