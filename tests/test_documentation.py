@@ -356,9 +356,14 @@ def test_the_example_benchmark_is_a_whole_plug_in(folder):
 
 
 def test_new_refuses_names_that_are_taken_or_no_names_and_attention_of_others(tmp_path):
-    for name in ("pi", "passkey", "two-words", "class", "_hidden", ""):
-        with pytest.raises(SpecError, match=re.escape(repr(name))):
-            new_plugin("benchmark" if name == "passkey" else "method", name, tmp_path)
+    taken = {"benchmark": ("passkey", "prompt"), "corpus": ("document", "true")}
+    wrong = ("pi", "two-words", "class", "_hidden", "", "source")
+    for kind, names in {**taken, "method": wrong}.items():
+        for name in names:
+            with pytest.raises(SpecError, match=re.escape(repr(name))):
+                new_plugin(kind, name, tmp_path)
+    with pytest.raises(SpecError, match="'attention', for a class Attention"):
+        new_plugin("method", "attention", tmp_path, attention=True)
     with pytest.raises(SpecError, match="--attention only for a method"):
         new_plugin("benchmark", "mine", tmp_path, attention=True)
     assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import sys
 from collections.abc import Iterable, Mapping
@@ -58,17 +59,32 @@ def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -
         )
     file = folder / KINDS[kind] / f"{name}.py"
     template = TEMPLATES / f"{'attention' if attention else kind}.py.txt"
-    content = Template(template.read_text(encoding="utf-8"))
     class_name = "".join(part.capitalize() for part in name.split("_"))
+    content = Template(template.read_text(encoding="utf-8")).substitute(class_name=class_name)
+    if keyword.iskeyword(class_name) or _hides_an_import(content):
+        raise SpecError(
+            f"lce new {kind}",
+            f"{name!r}, for a class {class_name}",
+            "a name whose class is no keyword and nothing that the template imports",
+            f"choose another name, such as my_{name}",
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(content.substitute(class_name=class_name))
+            stream.write(content)
     except FileExistsError:
         raise SpecError(
             str(file), "an existing file", "a path without a file", "choose another name or folder"
         ) from None
     return file
+
+
+def _hides_an_import(content: str) -> bool:
+    nodes = [*ast.walk(ast.parse(content))]
+    imported = {
+        each.name for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names
+    }
+    return any(isinstance(node, ast.ClassDef) and node.name in imported for node in nodes)
 
 
 @dataclass(frozen=True)

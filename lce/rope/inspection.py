@@ -62,7 +62,12 @@ class Inspection:
         if self.method.rotary is not None:
             notes.append("Learns its frequencies in training; shown are the untrained ones.")
         if self.method.length_dependent(self.geometry, self.lengths):
-            notes.append("The frequencies depend on the request length (--request).")
+            notes.append("The method depends on the request length (--request).")
+        if self.method.logit_scale is not None:
+            notes.append(
+                "Scores of a query that sees n tokens are multiplied by ln n /"
+                f" ln {self.lengths.trained:,}, at least 1."
+            )
         if self.table.attention_factor != 1:
             notes.append(
                 f"Attention factor {self.table.attention_factor:.6g}: logits are multiplied by"

@@ -84,9 +84,9 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
         f"{above}\n"
         "A finer grid can find a smaller base, because working bases have gaps.\n"
         "Source: arXiv:2405.14591, equation 18.\n"
-        f"Bounds on the slowest pair (arXiv:2602.10959): a base above {length * ALIASING:,.0f}, so"
-        f" that it turns\nless than once; below {RESOLVED:.3g}, so that float32 tells successive"
-        " tokens apart."
+        "Bounds for a pair of frequency 1 / base, a little slower than the slowest one\n"
+        f"(arXiv:2602.10959): a base above {length * ALIASING:,.0f}, so that it turns less than"
+        f" once; below\n{RESOLVED:.3g}, so that float32 tells successive tokens apart."
     )
 
 

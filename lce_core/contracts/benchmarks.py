@@ -68,7 +68,7 @@ def check_form(case: Case) -> None:
 
 def check_evidence(case: Case) -> None:
     """Check that the benchmark's own code reproduces its reference values."""
-    plugins.check_evidence(case.plugin)
+    plugins.check_evidence(BENCHMARKS, case.plugin)
 
 
 def check_prompts(case: Case) -> None:

@@ -55,9 +55,12 @@ def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial
     if registry is BENCHMARKS:
         every = [(case,) for case in cases(plugin, data)]
         return [(one, every) for one in benchmarks.checks(plugin)]
-    of_plugin = (plugins.check_source, plugins.check_description, plugins.check_evidence)
-    identities = [(registry, plugin, example) for example in plugin.examples]
-    return [*((one, [(plugin,)]) for one in of_plugin), (plugins.check_identity, identities)]
+    return [
+        (plugins.check_source, [(plugin,)]),
+        (plugins.check_description, [(plugin,)]),
+        (plugins.check_evidence, [(registry, plugin)]),
+        (plugins.check_identity, [(registry, plugin, example) for example in plugin.examples]),
+    ]
 
 
 def _fault(call: Callable[..., object], *arguments: Any) -> str:

@@ -72,7 +72,7 @@ def check_form(plugin: type[Method], example: Example) -> None:
 
 def check_evidence(plugin: type[Method], example: Example) -> None:
     """Check the reference values, which must include the attention factor unless that is 1."""
-    plugins.check_evidence(plugin)
+    plugins.check_evidence(METHODS, plugin)
     method = built(plugin, example)
     for base in fitting(method):
         tables = [layer.table for layer in layers(method, base.geometry, at(TARGET))]

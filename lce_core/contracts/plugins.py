@@ -26,8 +26,6 @@ PAPER = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,9}/\S+|https://\S+|own")
 REFERENCE = re.compile(r"[\w.-]+\.[a-z]+/[\w./-]+@[0-9a-f]{40}|https://\S+|own")
 _PLACES = {"frequencies": 0, "value": 1, "calls": 1}
 """Functions that make reference values, and the index of the argument with the expected value."""
-_STATED = (["EVIDENCE"], ["evidence"])
-"""Targets of assignments of reference values: EVIDENCE in a file, `evidence` in a class body."""
 _COUNTED = re.compile(r"\bcount(s|ed)?\b")
 
 
@@ -61,10 +59,13 @@ def check_description(plugin: type[Plugin]) -> None:
     assert not silent, f"parameters without a docstring: {silent}"
 
 
-def check_evidence(plugin: type[Plugin]) -> None:
+def check_evidence(registry: Registry[Any], plugin: type[Plugin]) -> None:
     """Check that every reference value is a literal that the plug-in's own code reproduces."""
     assert plugin.evidence, "EVIDENCE is empty"
-    hollow = [*_faults(Path(str(sys.modules[plugin.__module__].__file__)))]
+    own = f"{registry.package}.{plugin.plugin_name}"
+    # The class may be in another module than EVIDENCE. Plug-ins of a table have no module.
+    module = sys.modules[own if own in sys.modules else plugin.__module__]
+    hollow = [*_faults(Path(str(module.__file__)))]
     assert not hollow, f"EVIDENCE: {'; '.join(hollow)}"
     ran_own_code = [_recomputed(plugin, evidence) for evidence in plugin.evidence]
     assert any(ran_own_code) or getattr(plugin, "family", "") == "none", (
@@ -147,8 +148,9 @@ def _agree(answer: Any, expected: Any, tolerance: float) -> bool:
     except (TypeError, ValueError):
         return bool(answer == expected)
     # None converts to NaN, so both results must lack a value in the same places.
-    alike = np.allclose(found, wanted, rtol=tolerance, atol=0, equal_nan=True)
-    return found.shape == wanted.shape and alike
+    return found.shape == wanted.shape and np.allclose(
+        found, wanted, rtol=tolerance, atol=0, equal_nan=True
+    )
 
 
 def _faults(file: Path) -> Iterator[str]:
@@ -156,13 +158,24 @@ def _faults(file: Path) -> Iterator[str]:
 
     Also yield one for an EVIDENCE without values, and for each counted value that is no integer.
     """
-    for statement in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(statement, ast.Assign) and _names(statement.targets) in _STATED:
-            found = list(_expected(statement.value, {}))
-            if not found:
-                yield f"EVIDENCE has no reference value: call one of {', '.join(_PLACES)}"
-            for value, origin in found:
-                yield from _of_value(value, origin)
+    stated = [*filter(None, map(_stated, ast.walk(ast.parse(file.read_bytes()))))]
+    found = [list(_expected(values, {})) for values in stated]
+    if not all(found) or not found:
+        yield f"{file.name} states no reference value: call one of {', '.join(_PLACES)} there"
+    for value, origin in chain.from_iterable(found):
+        yield from _of_value(value, origin)
+
+
+def _stated(statement: ast.AST) -> ast.expr | None:
+    """Return what a statement assigns to EVIDENCE of a file or `evidence` of a class; or None."""
+    match statement:
+        case (
+            ast.Assign(targets=[ast.Name(id="EVIDENCE" | "evidence")], value=value)
+            | ast.AnnAssign(target=ast.Name(id="EVIDENCE"), value=value)
+            | ast.AugAssign(target=ast.Name(id="EVIDENCE"), value=value)
+        ):
+            return value
+    return None
 
 
 def _of_value(value: ast.expr, origin: str) -> Iterator[str]:
@@ -184,15 +197,20 @@ def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple
         yield from _expected(node.elt, bound)
     elif isinstance(node, ast.Call) and _name(node.func) in _PLACES:
         place = _PLACES[_name(node.func)]
-        given = [word.value for word in node.keywords if word.arg == "origin"]
-        origins = _resolved((given or node.args[place + 1 : place + 2])[0], bound)
+        origins = _resolved(_argument(node, "origin", place + 1), bound)
         words = " ".join(ast.unparse(origin) for origin in origins)
-        for value in _resolved(node.args[place], bound):
+        for value in _resolved(_argument(node, "expected", place), bound):
             yield value, words
     else:
         yield from chain.from_iterable(
             _expected(child, bound) for child in ast.iter_child_nodes(node)
         )
+
+
+def _argument(call: ast.Call, name: str, place: int) -> ast.expr:
+    """Return an argument of the call; the call itself if `*` or `**` hides the argument."""
+    named = [word.value for word in call.keywords if word.arg == name]
+    return [*named, *call.args[place : place + 1], call][0]
 
 
 def _bindings(loop: ast.comprehension) -> dict[str, list[ast.expr]]:

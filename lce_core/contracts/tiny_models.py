@@ -210,7 +210,9 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
         case float():
             found += [1.5 * value, value / 2]
         case tuple():
-            found += [[1.25 * one for one in value], [*value[::-1]]]
+            found.append([*value[::-1]])
+            if all(isinstance(one, int | float) for one in value):
+                found.append([1.25 * one for one in value])
         case None:
             found += [2, 2.0, 4, 4.0, 0.5, 8]
     return found

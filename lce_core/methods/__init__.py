@@ -351,7 +351,10 @@ def check_schemes(
     given = [use(geometry, lengths) for use in (method.attention, method.training_attention)]
     own = [layer for layer in own_layers(method, geometry, lengths, num_layers) if layer]
     if method.heads is not None:
-        tables = request_table(method, geometry, lengths), *(layer.table for layer in own)
+        # Within the trained context, the factor of a dynamic method is 1.
+        beyond = replace(lengths, request=2 * max(lengths.trained, lengths.target))
+        tables = [request_table(method, geometry, each) for each in (lengths, beyond)]
+        tables += [layer.table for layer in own]
         factors = {table.attention_factor for table in tables} - {geometry.attention_factor}
         if factors:
             _refuse_heads(method, f"an attention factor of {max(factors):.4g}, for all heads")

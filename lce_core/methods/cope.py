@@ -11,14 +11,25 @@ import math
 
 import numpy as np
 
+from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies
 from lce_core.methods._clipped import ClippedLast
 from lce_core.registry import Examples, Source
-from lce_core.rope import Frequencies
+from lce_core.rope import ContextLengths, Frequencies, RopeGeometry
 
 
 class Cope(ClippedLast):
     """Lowers the lowest frequencies along half a cosine, given their number."""
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        super().check(geometry, lengths)
+        if (count := self.count(geometry)) < 2:
+            raise SpecError(
+                "cope.num_clipped",
+                count,
+                "at least 2, because the first of the clipped pairs keeps its frequency",
+                "write a larger number, or remove the key",
+            )
 
     def clipped(self, count: int) -> Frequencies:
         return (1 + np.cos(np.linspace(0, math.pi, count))) / 2

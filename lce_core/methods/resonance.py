@@ -9,11 +9,14 @@ model unextended, and nothing is rounded.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
+from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
+from lce_core.methods import Method
 from lce_core.methods._by_parts import ScaledByParts, WithTemperature
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
@@ -25,6 +28,20 @@ class Resonance(ScaledByParts, WithTemperature):
 
     over: Literal["yarn", "pi", "ntk_aware", "none"] = "yarn"
     """Method whose wavelengths are rounded; "none" rounds those of the base model."""
+
+    @model_validator(mode="after")
+    def _parameters_have_effect(self) -> Self:
+        own = {*WithTemperature.model_fields} - {*Method.model_fields}
+        unused = own | {"scale"} if self.over == "none" else own
+        given = [*self.model_dump(include=unused, exclude_defaults=True)]
+        if given and self.over != "yarn":
+            raise SpecError(
+                given[0],
+                f"{', '.join(given)} with over: {self.over}",
+                "only parameters that change the frequencies or attention there",
+                f"remove {' and '.join(given)}, or write over: yarn",
+            )
+        return self
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         scale = self.scale_for(lengths)

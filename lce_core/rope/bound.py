@@ -10,9 +10,10 @@ distance L (equation 18).
 Every base from some value on reaches a given length L. Below this value, only the bases in many
 narrow intervals do, so the infimum of equation 18 depends on which bases are tried.
 
-`ALIASING` and `RESOLVED` are bounds of another kind, on the slowest pair: a base above the length
-times `ALIASING` keeps its angle below one turn, and a base below `RESOLVED` keeps the change of its
-angle from one token to the next above the rounding of float32.
+`ALIASING` and `RESOLVED` are bounds of another kind. They take 1 / base for the lowest frequency,
+which is a little higher: a base above the length times `ALIASING` keeps the angle of a pair of that
+frequency below one turn, and a base below `RESOLVED` keeps the change of the angle from one token
+to the next above the rounding of float32.
 
 Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3; Liu 2026, arXiv:2602.10959.
 """

@@ -5,6 +5,7 @@ the source is textual, and has to apply just once.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from lce_core.contracts.benchmark_cases import Case
 from lce_core.errors import LceError, SpecError
 from lce_core.methods import METHODS
 from tests.support.data.fixture_data import fixture_folders
-from tests.support.plugin_copies import Change, copied
+from tests.support.plugin_copies import Change, copied, plugins_removed_after
+from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -171,6 +173,15 @@ FAULTS: dict[str, tuple[Any, ...]] = {
             '    blend: float = 0.5\n    """Share of nothing."""\n\n    def rope_table(',
         ),
     ),
+    "a parameter of texts without effect": (
+        "pi",
+        methods.check_parameters,
+        (
+            "    def rope_table(",
+            '    kept: tuple[str, ...] = ("a", "b")\n    """Names of nothing."""\n\n'
+            "    def rope_table(",
+        ),
+    ),
     "reach too large": (
         "self_extend",
         methods.check_reach,
@@ -269,6 +280,22 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         "pi",
         methods.check_evidence,
         ("(6.25e-2, 3.51463333e-2)", "(1 / 16, 1e4 ** (-1 / 16) / 16)"),
+    ),
+    "evidence with an annotation that computes its own formula": (
+        "pi",
+        methods.check_evidence,
+        ("(6.25e-2, 3.51463333e-2)", "(1 / 16, 1e4 ** (-1 / 16) / 16)"),
+        ("EVIDENCE = (", "EVIDENCE: tuple[object, ...] = ("),
+    ),
+    "evidence by keywords that computes its own formula": (
+        "pi",
+        methods.check_evidence,
+        ("(6.25e-2, 3.51463333e-2)", "expected=(1 / 16, 1e4 ** (-1 / 16) / 16)"),
+    ),
+    "evidence for more pairs than are compared": (
+        "pi",
+        methods.check_evidence,
+        ("(6.25e-2, 3.51463333e-2)", "(6.25e-2, 3.51463333e-2, 1.0)"),
     ),
     "a reference at a commit cut short": (
         "pi",
@@ -404,6 +431,21 @@ def test_a_copy_without_fault_is_not_caught(name, check, tmp_path):
     changes = RIGHT_KERNEL if name == "lm_infinite" else ()
     with copy(name, check, tmp_path, changes) as plugin:
         run_check(plugin, check, tmp_path)
+
+
+@pytest.mark.parametrize("stated", ["3.51463333e-2", "1e4 ** (-1 / 16) / 16"])
+def test_evidence_is_read_where_the_plug_in_is_registered(stated, tmp_path):
+    own, registered = (ROOT / "lce_core/methods/pi.py").read_text("utf-8").split("METHOD = ")
+    package = tmp_path / "packaged_pi"
+    package.mkdir()
+    (package / "formula.py").write_text(own)
+    init = f'"""PI in a package."""\nfrom .formula import *\n\nMETHOD = {registered}'
+    (package / "__init__.py").write_text(init.replace("3.51463333e-2", stated))
+    with plugins_removed_after():
+        METHODS.add_folder(tmp_path)
+        plugin = METHODS.load("packaged_pi")
+        with nullcontext() if stated[0] == "3" else pytest.raises(AssertionError, match="computed"):
+            methods.check_evidence(plugin, {})
 
 
 def test_parameters_to_try_are_asked_for_on_loading(tmp_path):

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods import Method
-from lce_core.methods.longrope.search import FactorSearch
+from lce_core.methods.longrope.search import FactorSearch, critical_pairs
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.stated import longrope_temperature
@@ -57,12 +57,21 @@ class LongRope(Method):
         return self.search if self.long_factors is None else None
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        if self.open_search() and lengths.target <= lengths.trained:
+        search = self.open_search()
+        if search and lengths.target <= lengths.trained:
             raise SpecError(
                 "longrope.search",
                 f"a target context of {lengths.target} tokens",
                 f"more than the trained context of {lengths.trained} tokens",
                 "raise target_context, or state `long_factors`",
+            )
+        least = len(critical_pairs(geometry))
+        if search and search.guide == "needles" and search.population < least:
+            raise SpecError(
+                "longrope.search.population",
+                search.population,
+                f"at least {least}, because the search starts with each critical pair of the model",
+                "raise the population",
             )
         for name in ("long_factors", "short_factors"):
             factors = getattr(self, name)

@@ -59,7 +59,8 @@ class FactorSearch(ParameterSearch):
     """Settings of the search; the defaults are those of both papers."""
 
     population: int = Field(default=64, ge=3)
-    """Number of individuals before the first round."""
+    """Number of individuals before the first round; guided by needles, at least the critical pairs
+    of the model."""
     parents: int = Field(default=32, ge=2)
     """Number of individuals that each round keeps; at most `population`."""
     mutations: int = Field(default=16, ge=0)

@@ -15,12 +15,14 @@ from torch.nn.functional import cross_entropy
 
 from catalog.extraction import extract
 from lce_core.contracts.tiny_models import TARGET, TRAINED, Tiny, stock, tokens
+from lce_core.errors import SpecError
 from lce_core.evaluation.parameter_search import (
     TRIALS_FILE,
     Samples,
     draw_samples,
     search_parameters,
 )
+from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.methods.longrope.search import FactorSearch, critical_pairs
@@ -196,6 +198,15 @@ def test_critical_pairs_are_those_of_the_paper():
     assert (phi3_mini[-1], llama3_8b[-1]) == (31, 35)
     assert 25 in phi3_mini
     assert 30 in llama3_8b
+
+
+def test_a_population_without_room_for_each_critical_pair_is_refused():
+    geometry, lengths = LLAMA2_7B, ContextLengths(4096, 32768, 32768)
+    count = len(critical_pairs(geometry))
+    longrope(guide="needles", population=count).check(geometry, lengths)
+    longrope(guide="perplexity").check(geometry, lengths)
+    with pytest.raises(SpecError, match=rf"population: got {count - 1}; expected at least {count}"):
+        longrope(guide="needles", population=count - 1).check(geometry, lengths)
 
 
 class Text:

@@ -318,6 +318,7 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
     ("name", "parameters", "match"),
     [
         ("longrope", {"long_factors": [2.0] * 15}, r"long_factors: got 15 factors; .*16 freq"),
+        ("cope", {"num_clipped": 1}, r"cope\.num_clipped: got 1; expected at least 2"),
         ("cope", {"num_clipped": 17}, r"cope\.num_clipped: got 17; .*16 frequency pairs"),
         ("yarn", {"beta_slow": 21.0}, r"yarn\.beta_slow.*20.37 turns"),
         ("llama3", {"beta_slow": 21.0, "beta_fast": 32.0}, r"llama3\.beta_slow"),
@@ -366,6 +367,9 @@ def test_heads_that_do_not_fit_a_method_are_refused():
     [
         ("dynamic_pi", {"scale": 2.0}, r"keys of dynamic_pi: layers"),
         ("yarn", {"ramp": "paper", "truncate": False}, "only together with ramp: code"),
+        ("resonance", {"over": "pi", "ramp": "paper"}, "got ramp with over: pi"),
+        ("resonance", {"over": "ntk_aware", "beta_fast": 16.0}, "got beta_fast with over: ntk_a"),
+        ("resonance", {"over": "none", "scale": 4.0}, "got scale with over: none"),
         ("yarn", {"beta_fast": 1.0}, "got beta_fast 1.0, beta_slow 1.0"),
         ("harpe", {"bases": "random"}, r"m\.bases\.rule: got 'random'; expected 'searched'"),
         ("harpe", {"bases": [1e6, 0.5]}, r"m\.bases\.heads\[1\]: got 0.5; .*greater than 1"),

@@ -96,6 +96,7 @@ SCALED = {"logit_scale": "log_length"}
         ({"name": "pi", "heads": {"every": 99}}, "none of the model's"),
         ({"name": "none", "heads": [0]}, "a method that changes nothing"),
         ({"name": "yarn", "heads": [0]}, "an attention factor of"),
+        ({"name": "dynamic_yarn", "heads": [0], "target_context": 128}, "an attention factor of"),
         ({"name": "landmark", "heads": [0]}, "a token inserted into texts"),
         ({"name": "longlora", "heads": [0]}, "the attention scheme ShiftedSparse, for all heads"),
         ({"name": "clex", **SCALED}, "'log_length' for trained frequencies"),
