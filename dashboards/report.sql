@@ -161,7 +161,7 @@ WHERE study = $study AND other_method = 'none' AND other_frozen
 QUALIFY count(*) OVER (
         PARTITION BY base_model, method, frozen, benchmark, task, eval_length
     ) = 1
-    AND p_adjusted < 0.05 AND verdict IN ('better', 'worse')
+    AND verdict IN ('better', 'worse')
 
 -- name: pairs
 -- Comparisons of all methods over the benchmark's tasks, one row per benchmark, length and ordered

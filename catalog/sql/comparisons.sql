@@ -276,7 +276,7 @@ listed AS (
         1000000 + row_number() OVER (ORDER BY r.entry) AS position,
         coalesce(v.results_before, 0) AS withdrawn_after
     FROM registered r
-    JOIN seen USING (identity)
+    JOIN seen ON seen.identity = r.identity AND seen.looks IS NOT DISTINCT FROM r.looks
     LEFT JOIN versions v ON v.study = r.study AND v.version = seen.last_version + 1
     WHERE r.study IN (SELECT study FROM store.study)
         AND r.identity NOT IN (SELECT identity FROM planned)

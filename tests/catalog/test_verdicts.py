@@ -114,6 +114,17 @@ def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
         assert found == whole
         withdrawn = ask(path, "SELECT text FROM expectations WHERE withdrawn_after = 1620")
         assert withdrawn == [{"text": "yarn beats ntk_aware"}]
+    # It is listed once, though it was registered with and without looks.
+    versions = registrations((0, before), (0, before), (1620, before[1:]))
+    registered = [row | {"looks": [1, 2] if row["version"] > 1 else None} for row in versions]
+    path = written(
+        tmp_path / "looks.duckdb", texts(GAINS), expects=before[1:], registered=registered,
+        looks=[1, 2],
+    )  # fmt: skip
+    listed = ask(path, "SELECT text, withdrawn_after FROM expectations")
+    assert [tuple(row.values()) for row in listed] == [
+        ("pi beats none", None), ("yarn beats ntk_aware", 1620),
+    ]  # fmt: skip
 
 
 def test_order_names_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
