@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.limits import QUERY_SECONDS, limits, out_of_memory, too_slow
-from lce_core.errors import SpecError
+from lce_core.errors import LceError
 
 _GRACE_SECONDS = 5.0
 """A process that exceeds its time limit by this much is killed, because DuckDB cannot interrupt
@@ -50,7 +50,7 @@ def answer_apart(
       environment: Environment variables of the child process; None: those of this process.
 
     Raises:
-      SpecError: if `catalog.queries.read_blocks` would raise it for this statement.
+      SpecError, StoreError: if `catalog.queries.read_blocks` would raise it for this statement.
     """
     within = limits(memory)
     if most_bytes is not None:
@@ -100,7 +100,7 @@ def main() -> int:
     try:
         for block in read_blocks(**request):
             _send(block)
-    except SpecError as error:
+    except LceError as error:
         _send(error)
     _send(None)
     return 0
@@ -136,7 +136,7 @@ def _received(
             process.stdin.write(pickle.dumps(request))
         with contextlib.suppress(EOFError, pickle.UnpicklingError):  # it died while writing
             while (message := pickle.load(process.stdout)) is not None:
-                if isinstance(message, SpecError):
+                if isinstance(message, LceError):
                     raise message
                 if columns:
                     rows += message

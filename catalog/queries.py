@@ -156,15 +156,15 @@ def read_blocks(
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             message = str(error).partition("\n")[0] or "no memory for the result"
             raise out_of_memory(sql, message, within) from None
-        except _DAMAGE as error:
-            raise as_store_error(error, path) from None
         except duckdb.Error as error:
-            raise _explained(connection, sql, error) from None
+            found = as_store_error(error, path)
+            raise _explained(connection, sql, error) if found is error else found from None
 
 
 def as_store_error(error: Exception, path: Path) -> Exception:
     """Return a StoreError if a DuckDB error means a damaged file; otherwise the error itself."""
-    if not isinstance(error, _DAMAGE):
+    # DuckDB has no class for wrong checksums.
+    if not isinstance(error, _DAMAGE) and "Corrupt database file" not in str(error):
         return error
     return StoreError(
         path,

@@ -31,11 +31,15 @@ WHERE study = $study AND entry IS NULL AND outcome <> 'not measured'
 -- name: settled
 -- Variants whose comparisons looks have all settled, with the number of seeds at the last of these
 -- looks.
-WITH sides AS (
-    SELECT base_model, method, frozen, settled_seeds FROM expectations WHERE study = $study
+WITH tested AS (
+    -- Looks test neither rank correlations nor the comparisons that every study makes.
+    FROM expectations
+    WHERE study = $study AND entry IS NOT NULL AND method IS NOT NULL AND withdrawn_after IS NULL
+),
+sides AS (
+    SELECT base_model, method, frozen, settled_seeds FROM tested
     UNION ALL
-    SELECT base_model, other_method, other_frozen, settled_seeds FROM expectations
-    WHERE study = $study
+    SELECT base_model, other_method, other_frozen, settled_seeds FROM tested
 )
 SELECT base_model, method, frozen, max(settled_seeds) AS num_seeds
 FROM sides

@@ -41,6 +41,7 @@ def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
         kept = _kept([cell for cell in group if cell.method == BASE])
         for own in grouped(group, lambda c: c.method):
+            own.sort(key=lambda c: c.eval_length)
             by_length = _done(own)
             if len(by_length) > 1:
                 accuracy = own[0].unit == "accuracy"
@@ -56,11 +57,11 @@ def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 def _done(own: list[Cell]) -> dict[int, list[Cell]]:
     """Return a method's cells by length, up to the first length with an unusable cell.
 
-    A cell is unusable if it is not done, or if its value does not follow from its samples as the
-    first cell's does.
+    `own` is sorted by length. A cell is unusable if it is not done, or if its value does not follow
+    from its samples as the first cell's does.
     """
     found: dict[int, list[Cell]] = {}
-    for cells in grouped(sorted(own, key=lambda c: c.eval_length), lambda c: c.eval_length):
+    for cells in grouped(own, lambda c: c.eval_length):
         if any(
             cell.aggregation is None or cell.aggregation != own[0].aggregation for cell in cells
         ):

@@ -49,6 +49,14 @@ _QUERIES = {
             OVER (PARTITION BY s.base_model, s.benchmark, s.eval_length)
     """,
     "costs": "FROM costs WHERE study = $study",
+    "trainings": """
+        SELECT base_model, checkpoint, any_value(r.seconds) AS train_seconds,
+            any_value(train_flops) FILTER (is_last) AS train_flops
+        FROM training_runs r
+        JOIN cells USING (study, base_model, method, frozen)
+        WHERE study = $study AND is_finetuning
+        GROUP BY base_model, checkpoint
+    """,
     "same": "FROM same_computation WHERE study = $study",
     "checks": """
         SELECT base_model, benchmark, eval_length, problem, string_agg(DISTINCT task, ', ') AS tasks
@@ -91,6 +99,9 @@ class Summary:
     """Mean scores over tasks and finished seeds. The interval of several tasks is the mean of
     theirs, which is at least as wide as their dependence demands."""
     costs: list[Row]
+    trainings: list[Row]
+    """Fine-tuning runs, each once, even if several methods use its weights. The FLOPs of a method's
+    earlier stages are part of those of its last run."""
     same: list[Row]
     amendments: list[Row]
     cells: list[Row]
@@ -314,11 +325,8 @@ class Summary:
     def total_cost(self) -> str:
         """Return a sentence with the computing time and FLOPs of all steps of the study."""
         train, evaluate = (
-            [
-                sum(row[f"{kind}_{unit}"] or 0.0 for row in self.costs)
-                for unit in ("seconds", "flops")
-            ]
-            for kind in ("train", "eval")
+            [sum(row[f"{kind}_{unit}"] or 0.0 for row in rows) for unit in ("seconds", "flops")]
+            for kind, rows in (("train", self.trainings), ("eval", self.costs))
         )
         return (
             f"Total cost: training {formats.duration(train[0])} ({_exponent(train[1])} FLOPs),"

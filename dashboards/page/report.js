@@ -90,9 +90,6 @@ const page = (() => {
   });
 
   // Compare the two methods that the reader picked. The address keeps the choice.
-  const turned = (text) =>
-    text && /[1-9]/.test(text) ? (text.startsWith("+") ? "-" : "+") + text.slice(1) : text;
-  const opposite = { better: "worse", worse: "better" };
   for (const two of all(".two")) {
     const { methods, columns, pairs } = JSON.parse(two.querySelector("script").textContent);
     const [first, second] = all("select", two);
@@ -100,14 +97,7 @@ const page = (() => {
     const names = [...all("thead th", two)].map((head) => head.textContent);
     const compare = () => {
       const [one, other] = [first, second].map((list) => methods.indexOf(list.value));
-      const found = pairs[`${Math.min(one, other)} ${Math.max(one, other)}`] ?? [];
-      const rows = found.map(([column, value, against, difference, low, high, p, verdict]) => {
-        const [a, b, d, l, h, v] =
-          one < other
-            ? [value, against, difference, low, high, verdict]
-            : [against, value, turned(difference), turned(high), turned(low), opposite[verdict] ?? verdict];
-        return [...columns[column], a, b, l ? `${d} [${l}, ${h}]` : d, p, v];
-      });
+      const rows = (pairs[`${one} ${other}`] ?? []).map(([column, ...texts]) => [...columns[column], ...texts]);
       const [table] = all("table", two);
       const [body] = table.tBodies;
       table.classList.toggle("cards", rows.length > 0);

@@ -1,7 +1,7 @@
 """Sections that compare methods with each other, with the base model and with papers.
 
 The page contains the comparisons of all pairs as JSON. Its script shows those of the pair that the
-reader picks. All numbers are formatted here; the script only turns signs.
+reader picks, in both directions.
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ def _packed(
 
     The columns follow `order`, the names of the benchmarks.
 
-    A pair's key has the numbers of both methods in `methods`, the smaller one first. Its rows list
-    the number of the column, both values, the difference with its interval, p or q and the verdict
-    on the first method.
+    A pair's key has the numbers of both methods in `methods`. Its rows list the number of the
+    column, both values, the difference with its interval, p or q and the verdict on the first
+    method.
     """
     several = len({(row["benchmark"], row["profile"]) for row in rows}) > len(
         {row["benchmark"] for row in rows}
@@ -182,10 +182,9 @@ def _packed(
     pairs: dict[str, list[list[Any]]] = {}
     for row in rows:
         first, second = (numbers[one] for one in Variant.pair(row))
-        if first < second:
-            pairs.setdefault(f"{first} {second}", []).append(
-                [columns.index(_column(row, several)), *_texts(row)]
-            )
+        pairs.setdefault(f"{first} {second}", []).append(
+            [columns.index(_column(row, several)), *_texts(row)]
+        )
     return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
 
 
@@ -194,12 +193,11 @@ def _column(row: Row, with_profile: bool) -> tuple[str, str]:
     return row["benchmark"].replace("_", " ") + profile, f"{row['eval_length']:,}"
 
 
-def _texts(row: Mapping[str, Any]) -> list[str | None]:
-    ends = (row["difference"], row["ci_low"], row["ci_high"])
+def _texts(row: Mapping[str, Any]) -> list[str]:
     return [
         formats.score(row["value"]),
         formats.score(row["other_value"]),
-        *(None if end is None else f"{end:+z.3f}" for end in ends),
+        formats.difference(row["difference"] + 0.0, row["ci_low"], row["ci_high"]),
         formats.p_value(row["p_adjusted"], row["family"]),
         row["verdict"],
     ]

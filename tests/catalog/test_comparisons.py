@@ -390,11 +390,18 @@ def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished
         "study": "s", "tested_at": registered[0]["registered_at"], **pi, "look": 1,
         "num_seeds": 2, "level": first, "p_adjusted": 0.001, "outcome": "confirmed",
     }  # fmt: skip
+    default = expected("pi", entry=None, expected="not worse", margin=0.02, eval_length=128)
+    options["expects"] = [*expects, default]  # looks do not test it
     path = written(tmp_path / "settled.duckdb", unfinished, tested=[settled], **options)
     assert against_none(path)["pi"]["look_seeds"] == 2
     assert against_none(path)["pi"]["p_value"] == pytest.approx(after_two["pi"]["p_value"])
-    (outcome,) = ask(path, "SELECT outcome, settled_seeds FROM expectations WHERE method = 'pi'")
+    (outcome,) = ask(
+        path,
+        "SELECT outcome, settled_seeds FROM expectations WHERE method = 'pi' AND entry IS NOT NULL",
+    )
     assert outcome == {"outcome": "confirmed", "settled_seeds": 2}
+    (shown,) = read_contents(path, "s").settled
+    assert (shown["method"], shown["frozen"], shown["num_seeds"]) == ("pi", False, 2)
 
 
 def test_an_early_look_says_how_many_seeds_would_decide_at_the_level_of_the_last_look(tmp_path):
@@ -669,7 +676,8 @@ def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(t
                     method, True, 0, "perplexity", "code", length, nll, value, unit="perplexity"
                 )
             )
-    path = written(tmp_path / "catalog.duckdb", cells)
+    # The longest length is planned first and not done.
+    path = written(tmp_path / "catalog.duckdb", [passkey("yarn", 1024, []), *cells])
     rows = ask(path, "FROM effective_length WHERE rule = 'kept'")
     found = {(row["method"], row["benchmark"]): row for row in rows}
     keyed = {key: (row["ci_low"], row["tokens"], row["ci_high"]) for key, row in found.items()}

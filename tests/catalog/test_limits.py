@@ -24,7 +24,7 @@ from catalog.limits import (
 )
 from catalog.queries import open_catalog, read_blocks, run_query
 from lce_core.environment import for_child
-from lce_core.errors import SpecError
+from lce_core.errors import SpecError, StoreError
 
 MB = 1 << 20
 MEMORY = 320 * MB
@@ -109,6 +109,18 @@ def test_errors_of_the_other_process_are_those_of_this_one(catalog):
         assert there.value.parts == here.value.parts
     with pytest.raises(SpecError, match="no such file"):
         answer_apart(catalog.parent / "none", "SELECT 1")
+
+
+def test_a_damaged_catalog_is_named_by_the_other_process_too(tmp_path):
+    file = tmp_path / "catalog.duckdb"
+    with duckdb.connect(str(file)) as connection:
+        connection.execute("CREATE TABLE hashes AS SELECT hash(range) AS n FROM range(300000)")
+    content = bytearray(file.read_bytes())
+    for place in range(len(content) // 3, 2 * len(content) // 3, 4096):
+        content[place] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(StoreError, match=r"Corrupt database file.*; expected an undamaged catalog"):
+        answer_apart(file, "SELECT sum(n) FROM hashes")
 
 
 def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog):

@@ -13,6 +13,7 @@ import pytest
 
 import catalog.build
 from catalog.build import _VIEWS
+from dashboards.claims.summary import summaries
 
 SQL = Path(catalog.build.__file__).parent / "sql"
 LENGTHS, SEEDS, BINS = (100, 200), (0, 1, 2), (0, 64)
@@ -29,10 +30,10 @@ def fill_cell(
     connection: Any, cell: str | None, base_model: str, status: str, **columns: Any
 ) -> None:
     fill(
-        connection, "cell", study="s", cell=cell, base_model=base_model, method="yarn",
+        connection, "cell", study="s", cell=cell, base_model=base_model,
         exact_attention=True, benchmark="perplexity", task="code", profile="clean", status=status,
         reason=None if status == "done" else f"because {status}", attempts=1,
-        **{"seed": 0, "eval_length": 100, "frozen": True, **columns},
+        **{"method": "yarn", "seed": 0, "eval_length": 100, "frozen": True, **columns},
     )  # fmt: skip
 
 
@@ -194,6 +195,30 @@ def test_costs_count_all_stages_and_each_seed_once():
             *((f"first{seed}", True, False) for seed in (0, 1)),
             *((f"last{seed}", True, True) for seed in (0, 1)),
         ]
+
+
+def test_the_total_cost_counts_a_run_that_several_methods_use_once():
+    with empty() as views:
+        fill(
+            views, "study", study="s", hypothesis="h", target_context=200, base_model="toy",
+            trained_context=100, match="tokens", arguments="s",
+        )  # fmt: skip
+        # `again` evaluates the weights of `first`, and the training of `next` starts from them.
+        of = {"first": ("f", 7e12), "again": ("f", 7e12), "next": ("n", 1e12)}
+        for position, (method, (run, flops)) in enumerate(of.items()):
+            fill_cell(
+                views, method, "toy", "done", method=method, frozen=False, checkpoint=run,
+                train_flops=flops, position=position, seconds=3.0, flops=2e12,
+            )  # fmt: skip
+            fill_artifact(views, method, 1)
+            fill_score(views, method, "perplexity", 5.0, default=True)
+        fill_artifact(views, "f", 1, "finetune", 30.0)
+        fill_artifact(views, "n", 1, "finetune", 10.0)
+        fill(views, "edge", child="n", role="base", parent="f")
+        (made,) = summaries(views, "s")
+        assert made.total_cost() == (
+            "Total cost: training 40 s (8.0e12 FLOPs), evaluation 9 s (6.0e12 FLOPs)."
+        )
 
 
 def test_view_columns_explains_every_column_of_every_view(views):

@@ -10,7 +10,7 @@ from catalog.apart import answer_apart
 from catalog.formatting import format_rows
 from dashboards.app.catalog import Chosen
 from dashboards.app.tables import table
-from lce_core.errors import SpecError
+from lce_core.errors import LceError
 
 MOST_ROWS = 1000
 MOST_SECONDS = 10.0
@@ -48,7 +48,7 @@ def _answer(chosen: Chosen, query: str) -> None:
             most_rows=MOST_ROWS + 1,
             most_bytes=MOST_BYTES,
         )
-    except SpecError as error:
+    except LceError as error:
         st.error("The query failed.")
         st.code(str(error), language=None, wrap_lines=True)
         return
