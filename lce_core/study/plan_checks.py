@@ -55,6 +55,15 @@ def check_variant(
     if variant.tuned:
         _check_positions(base_model, variant, study, lengths, where)
         _check_document_masks(base_model, variant, study, lengths, where)
+        tokens = study.training_of(variant).tokens_per_step
+        for stage in variant.method.stages(lengths):
+            if tokens % stage.context:
+                raise SpecError(
+                    f"{where}: training.tokens_per_step",
+                    tokens,
+                    f"a multiple of {stage.context}, the row length of a stage of {variant.name}",
+                    "change one of them",
+                )
     source = study.weights_source_of(variant)
     for key, other in (("start_from", study.start_of(variant)), ("weights_of", source)):
         if other and _adds_weights(other, base_model):

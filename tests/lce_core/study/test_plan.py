@@ -86,6 +86,10 @@ SCALED = {"logit_scale": "log_length"}
         ({"shares": [0.5, 0.6, 0.1]}, "1 in total"),
         ({"bases": [2.0] * 12}, "a target divisible by 2048"),
         ({"shares": [0.98, 0.01, 0.01]}, "at least one step of training"),
+        (
+            {"train_length": 128, "training": {"tokens_per_step": 128}},
+            "128; expected a multiple of 256, the row length of a stage of abf_multi_stage-tuned",
+        ),
         ({"tuned": False}, "only after training"),
         ({"name": "nope_hybrid", "every": 4}, "no layer that differs among the model's 2"),
         ({"name": "nope_hybrid", "every": 2, "layers": [0]}, "no layer that differs"),
