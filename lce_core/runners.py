@@ -27,7 +27,7 @@ from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.corpora import StreamedCorpus
 from lce_core.data.held_out import HeldOutText, pack_held_out, require_window
 from lce_core.data.packing import pack_rows
-from lce_core.data.shards import write_shards
+from lce_core.data.shards import seconds_tokenised, write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import DataError, LceError, NonFiniteError, StoreError
 from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, WindowRanges, assist
@@ -72,6 +72,7 @@ from lce_core.study.step_kinds import (
     TrainingSpec,
     spec_of,
 )
+from lce_core.training.checkpoints import seconds_trained
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 
@@ -111,6 +112,7 @@ class Runner:
     def _tokens(self, spec: TokensSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
         assert isinstance(spec.corpus, StreamedCorpus), "only streamed corpora have token shards"
+        attempt.seconds_by_others = seconds_tokenised(attempt.progress)
         with self._reading(spec, attempt):
             manifest = write_shards(
                 spec.corpus,
@@ -186,6 +188,7 @@ class Runner:
             folder = self._artifact(step, "validation text", text)
             require_window(folder, Record.read(folder).spec.get("needed"), step.axes["window"])
         self._unload()
+        attempt.seconds_by_others = seconds_trained(attempt.progress)
         job = TrainingJob(
             base_model=spec.base_model.identity(),
             method=None if method is None else method.identity(),

@@ -15,6 +15,7 @@ first segment:
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import os
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 INDEX = "documents.parquet"
 FACTS = "segment.json"
+_SECONDS = "seconds.json"
+"""File of a segment that stays in `progress`: the output does not depend on time."""
 _WRITING = ".writing"
 SEGMENT_TOKENS = 1 << 25
 """A segment is written when it has at least this many tokens: 64 MiB of uint16, about a minute of
@@ -97,12 +100,14 @@ def write_shards(
     place = Place(**sealed[-1]["end"]) if sealed else Place()
     total = resumed = sum(segment["tokens"] for segment in sealed)
     blocks: list[TokenBlock] = []
-    num_pending, began = 0, time.monotonic()
+    num_pending, began, earlier = 0, time.monotonic(), seconds_tokenised(progress)
     for block in _tokenised(corpus, tokenizer, corpus.blocks(folders, place), workers):
         blocks.append(block)
         place, total, num_pending = block.end, total + block.ids.size, num_pending + block.ids.size
         if num_pending >= SEGMENT_TOKENS:
             sealed.append(seal(blocks, corpus.domains(), progress, len(sealed)))
+            spent = {"seconds": earlier + time.monotonic() - began}
+            write_json(progress / segment_name(len(sealed) - 1) / _SECONDS, spent)
             blocks, num_pending = [], 0
         seconds = max(time.monotonic() - began, 1e-9)
         report(
@@ -258,6 +263,14 @@ def seal(
     aside.rename(progress / segment_name(number))
     sync(progress)
     return facts
+
+
+def seconds_tokenised(progress: Path) -> float:
+    """Return the seconds of all attempts until the last segment in `progress` was complete."""
+    for file in sorted(progress.glob(f"[0-9]*/{_SECONDS}"), reverse=True):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return float(read_mapping(file)["seconds"])
+    return 0.0
 
 
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
