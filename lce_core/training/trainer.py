@@ -199,7 +199,7 @@ class Trainer:
             if save_now and not is_last:
                 writing = time.monotonic()
                 self._save_point(step + 1)
-                saved = time.monotonic()
+                saved = previous = time.monotonic()
                 pause = max(self.job.checkpoint_seconds, _WRITING_SHARE * (saved - writing))
         return entry
 
