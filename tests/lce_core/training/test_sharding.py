@@ -106,7 +106,6 @@ def test_a_run_is_shared_on_gpus_or_on_demand(make_job):
     assert make_job(processes=2).is_sharded(cuda)
     assert not make_job(processes=2).is_sharded(cpu)
     assert make_job(processes=2, sharding="shard").is_sharded(cpu)
-    assert not make_job(processes=2, sharding="replicate").is_sharded(cuda)
     assert not make_job(processes=1, sharding="shard").is_sharded(cuda)
 
 
