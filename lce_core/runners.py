@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import save_file
 
-from lce_core.attention.token_graphs import CudaRecorder
+from lce_core.attention.token_graphs import CudaRecorder, can_record
 from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.corpora import StreamedCorpus
 from lce_core.data.held_out import HeldOutText, pack_held_out, require_window
@@ -341,7 +341,8 @@ class Runner:
             rotation=evaluation.rotation or "fp32",
             learned=learned if learned and learned.is_file() else None,
         )
-        if self._execution.token_graphs and device.type == "cuda":
+        has_experts = base_model.shape.experts is not None
+        if self._execution.token_graphs and can_record(device, dtype, has_experts=has_experts):
             extended.replay_tokens(CudaRecorder(device))
         self._loaded = (key, extended)
         return extended
