@@ -117,6 +117,7 @@ class Runner:
             manifest = write_shards(
                 spec.corpus,
                 self._tokenizer(spec, attempt.step, base_model),
+                max_ids=base_model.max_ids,
                 folders=self._execution.data_folders,
                 progress=attempt.progress,
                 out=attempt.out,
@@ -154,6 +155,7 @@ class Runner:
             manifest = pack_held_out(
                 spec.corpus,
                 self._tokenizer(spec, attempt.step, base_model),
+                max_ids=base_model.max_ids,
                 tokens_per_domain=spec.tokens_per_domain,
                 document_tokens=spec.document_tokens,
                 after_tokens=spec.after_tokens,

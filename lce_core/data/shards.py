@@ -84,6 +84,7 @@ def write_shards(
     corpus: StreamedCorpus,
     tokenizer: PreTrainedTokenizerBase,
     *,
+    max_ids: int,
     folders: Mapping[str, Path],
     progress: Path,
     out: Path,
@@ -101,7 +102,8 @@ def write_shards(
     total = resumed = sum(segment["tokens"] for segment in sealed)
     blocks: list[TokenBlock] = []
     num_pending, began, earlier = 0, time.monotonic(), seconds_tokenised(progress)
-    for block in _tokenised(corpus, tokenizer, corpus.blocks(folders, place), workers):
+    vocabulary = min(len(tokenizer), max_ids)
+    for block in _tokenised(corpus, tokenizer, vocabulary, corpus.blocks(folders, place), workers):
         blocks.append(block)
         place, total, num_pending = block.end, total + block.ids.size, num_pending + block.ids.size
         if num_pending >= SEGMENT_TOKENS:
@@ -133,6 +135,7 @@ def write_shards(
 def _tokenised(
     corpus: StreamedCorpus,
     tokenizer: PreTrainedTokenizerBase,
+    vocabulary: int,
     blocks: Iterator[Block],
     workers: int,
 ) -> Iterator[TokenBlock]:
@@ -147,7 +150,7 @@ def _tokenised(
         own.tokenizer = copy.deepcopy(tokenizer)
 
     def encode(block: Block) -> TokenBlock:
-        return _encode(corpus, own.tokenizer, block)
+        return _encode(corpus, own.tokenizer, vocabulary, block)
 
     waiting: deque[Future[TokenBlock]] = deque()
     with ThreadPoolExecutor(workers, initializer=begin) as pool:
@@ -159,11 +162,13 @@ def _tokenised(
             yield waiting.popleft().result()
 
 
-def _encode(corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, block: Block) -> TokenBlock:
+def _encode(
+    corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, vocabulary: int, block: Block
+) -> TokenBlock:
     found = encoded(tokenizer, block.documents)
     names = [document.name for document in block.documents]
     return TokenBlock(
-        checked(found, block.documents, len(tokenizer)).astype(token_dtype(len(tokenizer))),
+        checked(found, block.documents, vocabulary).astype(token_dtype(len(tokenizer))),
         np.array([len(ids) for ids in found], dtype=np.int64),
         domain_indices(block.documents, corpus.domains()),
         np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
