@@ -177,7 +177,8 @@ class Runner:
     @_compute.register
     def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
         method: Method | None = None
-        target_context, weights = spec.row_length, None
+        target_context = spec.row_length
+        weights: str | None = None
         positions: TrainPositions = "exact"
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
