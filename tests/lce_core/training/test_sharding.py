@@ -185,8 +185,8 @@ def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
     run(job, silent)
     assert len(seen) >= 3
     assert len({entry["tokens_per_second"] for entry in log(job)[1:]}) == 1
-    # A point takes two ticks here, from one look at the clock to the next.
-    assert all(later - earlier >= 40 for earlier, later in pairwise(seen))
+    # A point takes three ticks here, from one look at the clock to the next.
+    assert all(later - earlier >= 60 for earlier, later in pairwise(seen))
 
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
