@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import save_file
 
-from lce_core.attention.token_graphs import CudaRecorder
+from lce_core.attention.token_graphs import CudaRecorder, can_record
 from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.corpora import StreamedCorpus
 from lce_core.data.held_out import HeldOutText, pack_held_out, require_window
 from lce_core.data.packing import pack_rows
-from lce_core.data.shards import write_shards
+from lce_core.data.shards import seconds_tokenised, write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import DataError, LceError, NonFiniteError, StoreError
 from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, WindowRanges, assist
@@ -72,6 +72,7 @@ from lce_core.study.step_kinds import (
     TrainingSpec,
     spec_of,
 )
+from lce_core.training.checkpoints import seconds_trained
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 
@@ -111,10 +112,12 @@ class Runner:
     def _tokens(self, spec: TokensSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
         assert isinstance(spec.corpus, StreamedCorpus), "only streamed corpora have token shards"
+        attempt.seconds_by_others = seconds_tokenised(attempt.progress)
         with self._reading(spec, attempt):
             manifest = write_shards(
                 spec.corpus,
                 self._tokenizer(spec, attempt.step, base_model),
+                max_ids=base_model.max_ids,
                 folders=self._execution.data_folders,
                 progress=attempt.progress,
                 out=attempt.out,
@@ -152,6 +155,7 @@ class Runner:
             manifest = pack_held_out(
                 spec.corpus,
                 self._tokenizer(spec, attempt.step, base_model),
+                max_ids=base_model.max_ids,
                 tokens_per_domain=spec.tokens_per_domain,
                 document_tokens=spec.document_tokens,
                 after_tokens=spec.after_tokens,
@@ -173,7 +177,8 @@ class Runner:
     @_compute.register
     def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
         method: Method | None = None
-        target_context, weights = spec.row_length, None
+        target_context = spec.row_length
+        weights: str | None = None
         positions: TrainPositions = "exact"
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
@@ -186,6 +191,7 @@ class Runner:
             folder = self._artifact(step, "validation text", text)
             require_window(folder, Record.read(folder).spec.get("needed"), step.axes["window"])
         self._unload()
+        attempt.seconds_by_others = seconds_trained(attempt.progress)
         job = TrainingJob(
             base_model=spec.base_model.identity(),
             method=None if method is None else method.identity(),
@@ -338,7 +344,8 @@ class Runner:
             rotation=evaluation.rotation or "fp32",
             learned=learned if learned and learned.is_file() else None,
         )
-        if self._execution.token_graphs and device.type == "cuda":
+        has_experts = base_model.shape.experts is not None
+        if self._execution.token_graphs and can_record(device, dtype, has_experts=has_experts):
             extended.replay_tokens(CudaRecorder(device))
         self._loaded = (key, extended)
         return extended

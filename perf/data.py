@@ -94,6 +94,7 @@ def tokenise(folder: Path, name: str, tokenizer: PreTrainedTokenizerFast) -> int
     manifest = write_shards(
         CORPUS,
         tokenizer,
+        max_ids=len(tokenizer),
         folders={"text": folder / "text"},
         progress=folder / f"progress-{name}",
         out=folder / name,

@@ -24,6 +24,17 @@ Attend = Callable[..., tuple[torch.Tensor, None]]
 Replay = Callable[[], None]
 
 
+def can_record(device: torch.device, dtype: torch.dtype, *, has_experts: bool) -> bool:
+    """Return True if CUDA graphs can record the decoder of a model, with or without experts.
+
+    torch's grouped_mm computes experts on the GPU alone in bf16 with compute capability 9 or 10.
+    Otherwise it copies the tokens per expert to the host, which a recording forbids.
+    """
+    if device.type != "cuda" or not has_experts:
+        return device.type == "cuda"
+    return dtype == torch.bfloat16 and torch.cuda.get_device_capability(device)[0] in (9, 10)
+
+
 class Recorder(Protocol):
     """Interface to record a device's operations; CudaRecorder implements it for GPUs."""
 

@@ -68,6 +68,7 @@ def pack_held_out(
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
     *,
+    max_ids: int,
     tokens_per_domain: int,
     document_tokens: int | None = None,
     after_tokens: int | None = None,
@@ -89,7 +90,7 @@ def pack_held_out(
     beyond, remedy = "", _MORE_TEXT
     if after_tokens is not None:
         beyond, remedy = f" beyond the {after_tokens:,} reported tokens", _MORE_VALIDATION_TEXT
-    vocabulary = len(tokenizer)
+    dtype, vocabulary = token_dtype(len(tokenizer)), min(len(tokenizer), max_ids)
     parts: list[pa.Table] = []
     domains: list[dict[str, Any]] = []
     files: dict[str, str] = {}
@@ -122,7 +123,7 @@ def pack_held_out(
                 # referenced.
                 for index, length in zip(members, lengths, strict=True):
                     tokens = pool.document(int(index))[: min(length, tokens_per_domain - taken)]
-                    stream.write(np.ascontiguousarray(tokens).tobytes())
+                    stream.write(np.ascontiguousarray(tokens, dtype=dtype).tobytes())
                     taken += len(tokens)
             files |= file_digests(out, _stream_file(number))
             parts.append(
@@ -137,7 +138,7 @@ def pack_held_out(
             domains.append({"domain": domain, "tokens": taken, "documents": len(starts)})
     pq.write_table(pa.concat_tables(parts), out / "order.parquet")
     manifest = {
-        "dtype": token_dtype(vocabulary).name,
+        "dtype": dtype.name,
         "separator": separator_of(tokenizer),
         "domains": domains,
         "sha256": files | file_digests(out, *listings(out)),

@@ -144,7 +144,9 @@ def pack_rows(
             "raise the number of tokens or the row length",
         )
     vocabulary = max(base_model.shape.vocab_size, len(tokenizer))
-    with token_pool(corpus, "train", tokenizer, vocabulary, folders, shards, out, report) as pool:
+    with token_pool(
+        corpus, "train", tokenizer, base_model.max_ids, folders, shards, out, report
+    ) as pool:
         draw = draw_documents(
             pool.domains,
             pool.lengths,

@@ -15,6 +15,7 @@ first segment:
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import os
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 INDEX = "documents.parquet"
 FACTS = "segment.json"
+_SECONDS = "seconds.json"
+"""File of a segment that stays in `progress`: the output does not depend on time."""
 _WRITING = ".writing"
 SEGMENT_TOKENS = 1 << 25
 """A segment is written when it has at least this many tokens: 64 MiB of uint16, about a minute of
@@ -81,6 +84,7 @@ def write_shards(
     corpus: StreamedCorpus,
     tokenizer: PreTrainedTokenizerBase,
     *,
+    max_ids: int,
     folders: Mapping[str, Path],
     progress: Path,
     out: Path,
@@ -97,12 +101,15 @@ def write_shards(
     place = Place(**sealed[-1]["end"]) if sealed else Place()
     total = resumed = sum(segment["tokens"] for segment in sealed)
     blocks: list[TokenBlock] = []
-    num_pending, began = 0, time.monotonic()
-    for block in _tokenised(corpus, tokenizer, corpus.blocks(folders, place), workers):
+    num_pending, began, earlier = 0, time.monotonic(), seconds_tokenised(progress)
+    vocabulary = min(len(tokenizer), max_ids)
+    for block in _tokenised(corpus, tokenizer, vocabulary, corpus.blocks(folders, place), workers):
         blocks.append(block)
         place, total, num_pending = block.end, total + block.ids.size, num_pending + block.ids.size
         if num_pending >= SEGMENT_TOKENS:
             sealed.append(seal(blocks, corpus.domains(), progress, len(sealed)))
+            spent = {"seconds": earlier + time.monotonic() - began}
+            write_json(progress / segment_name(len(sealed) - 1) / _SECONDS, spent)
             blocks, num_pending = [], 0
         seconds = max(time.monotonic() - began, 1e-9)
         report(
@@ -128,6 +135,7 @@ def write_shards(
 def _tokenised(
     corpus: StreamedCorpus,
     tokenizer: PreTrainedTokenizerBase,
+    vocabulary: int,
     blocks: Iterator[Block],
     workers: int,
 ) -> Iterator[TokenBlock]:
@@ -142,7 +150,7 @@ def _tokenised(
         own.tokenizer = copy.deepcopy(tokenizer)
 
     def encode(block: Block) -> TokenBlock:
-        return _encode(corpus, own.tokenizer, block)
+        return _encode(corpus, own.tokenizer, vocabulary, block)
 
     waiting: deque[Future[TokenBlock]] = deque()
     with ThreadPoolExecutor(workers, initializer=begin) as pool:
@@ -154,11 +162,13 @@ def _tokenised(
             yield waiting.popleft().result()
 
 
-def _encode(corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, block: Block) -> TokenBlock:
+def _encode(
+    corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, vocabulary: int, block: Block
+) -> TokenBlock:
     found = encoded(tokenizer, block.documents)
     names = [document.name for document in block.documents]
     return TokenBlock(
-        checked(found, block.documents, len(tokenizer)).astype(token_dtype(len(tokenizer))),
+        checked(found, block.documents, vocabulary).astype(token_dtype(len(tokenizer))),
         np.array([len(ids) for ids in found], dtype=np.int64),
         domain_indices(block.documents, corpus.domains()),
         np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
@@ -258,6 +268,14 @@ def seal(
     aside.rename(progress / segment_name(number))
     sync(progress)
     return facts
+
+
+def seconds_tokenised(progress: Path) -> float:
+    """Return the seconds of all attempts until the last segment in `progress` was complete."""
+    for file in sorted(progress.glob(f"[0-9]*/{_SECONDS}"), reverse=True):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return float(read_mapping(file)["seconds"])
+    return 0.0
 
 
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:

@@ -70,15 +70,17 @@ class Inserter:
         """Cut rows (rows, row_length) into independent sequences and insert the token.
 
         Returns token ids and loss weights, both (rows * row_length / train_length, expanded).
-        Inserted tokens have weight 1, the first token of a sequence 0, because no earlier token
-        predicts it.
+        Inserted tokens have weight 1, or 0 in a block without weight, as padding is. The first
+        token of a sequence has weight 0, because no earlier token predicts it.
         """
-        text = self.insertion.train_length
+        text, block = self.insertion.train_length, self.insertion.block
         tokens, weights = tokens.reshape(-1, text), weights.reshape(-1, text)
         shape, own = (len(tokens), self.length(text)), self.places(0, text)
         expanded = np.full(shape, self.token, dtype=tokens.dtype)
-        expanded_weights = np.ones(shape, dtype=weights.dtype)
+        expanded_weights = np.zeros(shape, dtype=weights.dtype)
         expanded[:, own], expanded_weights[:, own] = tokens, weights
+        whole = expanded_weights[:, : shape[1] // block * block].reshape(len(tokens), -1, block)
+        expanded_weights[:, block - 1 :: block] = whole.any(axis=2)
         expanded_weights[:, 0] = 0
         return expanded, expanded_weights
 

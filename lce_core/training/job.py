@@ -54,9 +54,9 @@ class TrainingJob(BaseModel):
     step_timeout_seconds: float = Field(default=600.0, gt=0)
     """Maximum seconds that a process waits for the others during a training step. Then the run
     fails, so that a process that hangs does not block the others' GPUs."""
-    sharding: Literal["auto", "replicate", "shard"] = "auto"
-    """"replicate": each process has the whole model; "shard": each has some rows of every weight;
-    "auto": shard on GPUs and with bf16 states."""
+    sharding: Literal["auto", "shard"] = "auto"
+    """"shard": each process has some rows of every weight; "auto": on GPUs and with bf16 states,
+    else each has the whole model."""
     gradient_checkpointing: Checkpointing = "auto"
     states: Literal["fp32", "bf16"] | None = None
     """Precision of weights, gradients and moments if the study allows both; None means fp32."""
@@ -80,8 +80,7 @@ class TrainingJob(BaseModel):
     def is_sharded(self, device: torch.device) -> bool:
         # With bf16 states every process would round its own copy of the weights differently.
         fits = device.type == "cuda" or self.state_precision == "bf16"
-        wanted = self.sharding == "shard" or (self.sharding == "auto" and fits)
-        return (wanted and self.processes > 1) or self.casts_weights
+        return ((fits or self.sharding == "shard") and self.processes > 1) or self.casts_weights
 
     @property
     def casts_weights(self) -> bool:

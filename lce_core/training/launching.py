@@ -73,8 +73,8 @@ def launch(
             with _launcher(folder, machines, [module, str(job)], stderr) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
-                    if line.startswith("{"):
-                        report(json.loads(line))
+                    if entry := _progress(line):
+                        report(entry)
             code = process.wait()
             _raise_first_error(folder)
             result = folder / "result.json"
@@ -235,6 +235,15 @@ def _exit_with_store(store: Store) -> None:
 def _print_progress(entry: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(entry) + "\n")
     sys.stdout.flush()
+
+
+def _progress(line: str) -> dict[str, Any] | None:
+    """Return what `_print_progress` printed; None for a line that a plug-in printed."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and "steps" in entry else None
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

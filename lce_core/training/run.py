@@ -8,9 +8,8 @@ rounding, except for models with dropout (phi2), which is drawn per pass and pro
 Learning rate, rows and dropout are functions of the step, so a resumed run equals an uninterrupted
 one, bit for bit on a CPU.
 
-Several processes hold either whole copies of the model ("replicate") or a shard each ("shard"); the
-arithmetic is the same. AdamW applies weight decay to every parameter, norms included, as the
-papers' training code does.
+Several processes hold either whole copies of the model or a shard each; the arithmetic is the same.
+AdamW applies weight decay to every parameter, norms included, as the papers' training code does.
 """
 
 from __future__ import annotations
@@ -71,14 +70,6 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
 
 def _check(job: TrainingJob, device: torch.device) -> None:
     assert job.training.tokens_per_step % job.row_length == 0
-    if (job.state_precision == "bf16" or job.casts_weights) and job.sharding == "replicate":
-        name = "param_dtype" if job.casts_weights else "state_precision"
-        raise SpecError(
-            "sharding",
-            f"replicate with {name} bf16",
-            "sharded states, because FSDP2 makes the bf16 copies and replicas would round apart",
-            "use sharding auto or shard",
-        )
     here = job.machines.processes_here
     if device.type == "cuda" and here > torch.cuda.device_count():
         raise SpecError(

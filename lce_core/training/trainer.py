@@ -170,6 +170,7 @@ class Trainer:
     def train(self, report: Report) -> dict[str, Any]:
         """Run the remaining training steps, save the checkpoint and return facts about the run."""
         begin = time.monotonic()
+        self._began = begin - checkpoints.seconds_trained(self.job.resume)
         first = self.saved_step = self._resume()
         with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:
             entry = self._steps(first, log, report)
@@ -198,7 +199,7 @@ class Trainer:
             if save_now and not is_last:
                 writing = time.monotonic()
                 self._save_point(step + 1)
-                saved = time.monotonic()
+                saved = previous = time.monotonic()
                 pause = max(self.job.checkpoint_seconds, _WRITING_SHARE * (saved - writing))
         return entry
 
@@ -417,7 +418,8 @@ class Trainer:
         # valid.
         self.accelerator.wait_for_everyone()
         if self._is_main:
-            checkpoints.publish(point, self.job.identity(), count)
+            seconds = time.monotonic() - self._began
+            checkpoints.publish(point, self.job.identity(), count, seconds)
         self.saved_step = step
 
     def _save_model(self) -> None:

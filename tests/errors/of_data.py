@@ -63,6 +63,7 @@ def _(place: Place) -> None:
     write_shards(
         asked,
         BASE.tokenizer(None),
+        max_ids=BASE.max_ids,
         folders={"text": place.folder / "text"},
         progress=place.folder / "progress",
         out=place.folder / "out",

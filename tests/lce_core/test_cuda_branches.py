@@ -163,10 +163,20 @@ def test_graphs_are_captured_on_a_stream_of_their_own_between_waits_for_the_othe
     ]
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_models_replay_tokens_on_a_gpu_if_the_execution_says_so(
-    calls, monkeypatch, tmp_path, *, wanted
+@pytest.mark.parametrize(
+    ("wanted", "experts", "precision", "capability", "expected"),
+    [
+        (True, None, "fp32", (8, 0), True),
+        (False, None, "fp32", (8, 0), False),
+        (True, "some", "bf16", (9, 0), True),
+        (True, "some", "bf16", (8, 0), False),
+        (True, "some", "fp32", (9, 0), False),
+    ],
+)
+def test_models_replay_tokens_on_a_gpu_that_can_if_the_execution_says_so(
+    calls, monkeypatch, tmp_path, *, wanted, experts, precision, capability, expected
 ):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     done: list[Any] = []
     weights = SimpleNamespace(to=lambda device: weights, eval=lambda: weights)
     extended = SimpleNamespace(replay_tokens=done.append)
@@ -177,15 +187,15 @@ def test_models_replay_tokens_on_a_gpu_if_the_execution_says_so(
     runner._loaded = None
     runner._weights = lambda *_: None
     spec: Any = SimpleNamespace(
-        base_model=SimpleNamespace(load=lambda *_: weights),
-        evaluation=SimpleNamespace(precision="bf16", kernel="auto", rotation=None),
+        base_model=SimpleNamespace(load=lambda *_: weights, shape=SimpleNamespace(experts=experts)),
+        evaluation=SimpleNamespace(precision=precision, kernel="auto", rotation=None),
         published=None,
         weights=None,
         method=None,
         target_context=64,
     )
     assert runner._model(spec, SimpleNamespace(parents={})) is extended
-    assert done == ([("recorder", "cuda")] if wanted else [])
+    assert done == ([("recorder", "cuda")] if expected else [])
     assert ("empty_cache",) in calls
 
 

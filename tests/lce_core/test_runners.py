@@ -1,6 +1,7 @@
 """Steps with fetched weights, and steps whose input changed after they were planned."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from safetensors.numpy import load_file
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from flows.settings import make_execution
 from lce_core.benchmarks import Benchmark
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError
@@ -17,12 +19,14 @@ from lce_core.models import MODELS
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ARRAYS_FILE
+from lce_core.training import trainer
 from tests.lce_core.study.smoke_plans import new_runner
 from tests.support.architectures import save
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
 from tests.support.plugin_copies import plugins_removed_after
 from tests.support.small_study import Small, written_text
 from tests.support.studies import TINY, compiled, library_text
+from tests.support.training_jobs import InterruptedRunError
 
 NAME = "tiny_fetched"
 PLUGIN = '''"""A tiny model in a wheel."""
@@ -61,6 +65,35 @@ def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
         MODELS.load(NAME)().fetch(store.models)
         serve(tmp_path / "nowhere", monkeypatch)
         yield store
+
+
+def test_the_seconds_of_a_resumed_training_run_are_those_of_all_attempts(tmp_path, monkeypatch):
+    text = tmp_path / "text"
+    library_text(text)
+    only = {"base_models": [{"name": "toy_llama", "steps": 3}], "methods": [{"name": "none"}]}
+    found = {step.kind: step for step in compiled(TINY | only, text).steps.values()}
+
+    def interrupt(event: Mapping[str, Any]) -> None:
+        if event.get("step") == 2:
+            raise InterruptedRunError
+
+    monkeypatch.setattr(trainer, "_REPORT_SECONDS", 0.0)
+    options = {"device": "cpu", "data_folders": {"text": text}, "checkpoint_seconds": 1e-6}
+    store = Store(tmp_path / "home")
+    store.prepare()
+    runner = Runner(store, make_execution(options | {"home": store.home}), interrupt)
+    runner.ensure(found["rows"])
+    with pytest.raises(InterruptedRunError):
+        runner.ensure(found["base"])
+    (point,) = (store.home / "progress").glob("*/point-*/point.json")
+    saved = json.loads(point.read_text())
+    assert saved["seconds"] > 0
+    point.write_text(json.dumps(saved | {"seconds": 1000.0}))
+    assert new_runner(store.home, text)[0].ensure(found["base"]) == "computed"
+    record = store.record(found["base"])
+    assert record is not None
+    assert record.result["resumed_from"] == 1
+    assert record.seconds > 1000
 
 
 def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, tmp_path):

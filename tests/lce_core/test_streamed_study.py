@@ -85,8 +85,13 @@ def test_a_run_that_failed_goes_on_in_the_store(text, store, monkeypatch):
     kept = list((store.home / "progress" / tokens.id).glob("[0-9]*/segment.json"))
     assert kept
     assert store.failures.of(tokens) is not None
+    for file in kept:
+        file.with_name("seconds.json").write_text('{"seconds": 1000}')
     times = {file.parent.name: file.stat().st_ino for file in kept}
     assert ensure(store, text, tokens) == ["computed"]
+    record = store.record(tokens)
+    assert record is not None
+    assert record.seconds > 1000
     folder = store.path(tokens)
     assert {name: (folder / name / "segment.json").stat().st_ino for name in times} == times
     assert not (store.home / "progress" / tokens.id).exists()

@@ -24,7 +24,6 @@ from lce_core.data import packing
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import PackedRows, best_fit, pack_rows
 from lce_core.data.sampling import Draw, draw_documents
-from lce_core.data.tokenised import tokenise
 from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.models import LanguageModel, ModelShape
 from lce_core.models.toy_llama import ToyLlama
@@ -62,6 +61,13 @@ class Wide(Plain):
     shape: ClassVar[ModelShape] = ModelShape(2, 96, 256, 70_000)
 
 
+class Narrow(Plain):
+    """A model with embeddings for fewer tokens than the tokenizer has."""
+
+    reads_config: ClassVar[bool] = True
+    shape: ClassVar[ModelShape] = ModelShape(2, 96, 256, 100)
+
+
 def tokenizer_with(**special: str) -> PreTrainedTokenizerBase:
     tokenizer = ToyLlama().tokenizer(None)
     tokenizer.add_special_tokens(special)
@@ -97,6 +103,7 @@ def pack(corpus: Corpus, out: Path, *, model: LanguageModel | None = None, **cha
 def hold_out(corpus: Corpus, out: Path, tokens: int, **changes: Any) -> Any:
     arguments: dict[str, Any] = {
         "tokenizer": PLAIN_TOKENIZER,
+        "max_ids": ToyLlama().max_ids,
         "folders": {},
         "out": out,
         "report": lambda event: None,
@@ -266,16 +273,11 @@ def test_a_corpus_without_text_or_of_another_domain_is_refused(texts, message, t
 
 
 def test_a_token_outside_the_vocabulary_is_refused(tmp_path):
-    with pytest.raises(DataError, match="doc: got token 120"):
-        tokenise(
-            [Document("doc", "a", "x")],
-            ("a",),
-            PLAIN_TOKENIZER,
-            vocabulary=100,
-            tokens_file=tmp_path / "tokens",
-            index_file=tmp_path / "index",
-            report=lambda event: None,
-        )
+    corpus = Given(texts=(("a", "x"), ("b", "x")))
+    with pytest.raises(DataError, match="train-0: got token 120"):
+        pack(corpus, tmp_path, model=Narrow())
+    with pytest.raises(DataError, match="held_out-0: got token 120"):
+        hold_out(corpus, tmp_path, 10, max_ids=Narrow().max_ids)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from lce_core.data import shards
 from lce_core.data.held_out import HeldOutText
 from lce_core.data.shards import write_shards
 from lce_core.data.token_shards import TokenShards
-from lce_core.errors import StoreError
+from lce_core.errors import DataError, StoreError
 from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
 from tests.lce_core.data.test_packing import hold_out
@@ -47,11 +47,18 @@ def text(tmp_path, monkeypatch) -> Path:
     return small_shards(tmp_path / "text", monkeypatch)
 
 
-def write(text: Path, out: Path, workers: int = 1, source: StreamedCorpus | None = None) -> Any:
+def write(
+    text: Path,
+    out: Path,
+    workers: int = 1,
+    source: StreamedCorpus | None = None,
+    max_ids: int = BASE.max_ids,
+) -> Any:
     out.mkdir(exist_ok=True)
     return write_shards(
         source or corpus(),
         TOKENIZER,
+        max_ids=max_ids,
         folders={"text": text},
         progress=out.with_name(f"{out.name}-progress"),
         out=out,
@@ -222,9 +229,14 @@ def report(event):
     left -= 1
     if not left:
         os.kill(os.getpid(), signal.SIGKILL)
-shards.write_shards(t.corpus(), t.TOKENIZER, folders={"text": text}, out=out, workers=2,
-    progress=out.with_name(out.name + "-progress"), report=report)
+shards.write_shards(t.corpus(), t.TOKENIZER, max_ids=t.BASE.max_ids, folders={"text": text},
+    out=out, workers=2, progress=out.with_name(out.name + "-progress"), report=report)
 """
+
+
+def test_a_token_without_embedding_is_refused(text, tmp_path):
+    with pytest.raises(DataError, match="expected tokens of the model's vocabulary of 100"):
+        write(text, tmp_path / "out", max_ids=100)
 
 
 @pytest.mark.slow

@@ -227,6 +227,15 @@ def test_learned_frequencies_are_the_same_in_all_layers():
         rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
     with pytest.raises(SpecError, match="learned frequencies"):
+        extend(stock(Tiny(), layers=4), Tiny(), Learning(windowed=False), target=TARGET)
+
+
+def test_trained_frequencies_with_a_scheme_are_refused():
+    class Learning(OwnKernel):
+        plugin_name: ClassVar[str] = "learning"
+        rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
+
+    with pytest.raises(SpecError, match=r"learning\.rotary: got .* the attention scheme Written"):
         extend(stock(Tiny(), layers=4), Tiny(), Learning(), target=TARGET)
 
 

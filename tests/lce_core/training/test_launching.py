@@ -7,15 +7,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from lce_core.errors import WorkerLostError
+from lce_core.execution import AccelerateConfig
 from lce_core.models import MODELS
 from lce_core.store.failures import classify
 from lce_core.study.plugin_folders import add_plugin_folders
+from lce_core.training import launching
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from tests.lce_core.training.conftest import start
@@ -133,3 +137,16 @@ def test_a_process_that_hangs_fails_the_step_within_its_timeout(make_job, tmp_pa
     with pytest.raises(WorkerLostError, match="exchanging tensors") as caught:
         run(job, silent)
     assert classify(caught.value) == "transient"
+
+
+def test_lines_that_plugins_print_are_no_progress(tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def printing(folder: Path, *_: Any) -> Iterator[Any]:
+        (folder / "result.json").write_text("{}")
+        lines = ["{'rank': 0}\n", '{"rank": 0}\n', "7\n", '{"step": 1, "steps": 2}\n']
+        yield SimpleNamespace(stdout=lines, wait=lambda: 0)
+
+    monkeypatch.setattr(launching, "_launcher", printing)
+    seen: list[Any] = []
+    launching.launch("module", "{}", AccelerateConfig(num_processes=2), seen.append, tmp_path)
+    assert seen == [{"step": 1, "steps": 2}]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
@@ -105,10 +104,10 @@ ROUNDED = {**HALF, "tokens_per_step": 2 * ROW_LENGTH, "warmup_steps": 0, "ema_de
 UNEVEN = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
 """Rows that do not divide by two processes."""
 SHARINGS = {
-    "replicated": (None, "replicate", 1e-6, 1e-5),
+    "replicated": (None, "auto", 1e-6, 1e-5),
     "sharded": (None, "shard", 1e-5, 1e-5),
     "longlora": ("longlora", "shard", 1e-5, 1e-5),
-    "clex": ("clex", "replicate", 1e-5, 1e-4),
+    "clex": ("clex", "auto", 1e-5, 1e-4),
     "landmark": ("landmark", "shard", 1e-5, 1e-4),
     "learned_rope": ("learned_rope", "shard", 1e-5, 1e-4),
 }
@@ -218,9 +217,3 @@ def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job):
     assert losses(half) == pytest.approx(losses(full), rel=0.02)
     assert {tensor.dtype for tensor in weights(half).values()} == {torch.bfloat16}
     BASE.load(half.out / "model", torch.float32)
-
-
-@pytest.mark.parametrize("training", [COPIES, HALF])
-def test_replicas_with_bf16_copies_or_states_are_refused(make_job, training):
-    with pytest.raises(SpecError, match=r"sharding: got replicate with .*bf16"):
-        run(make_job(training, sharding="replicate", processes=2), silent)
