@@ -40,14 +40,15 @@ class Request:
     """The study's file as errors name it: NAME.yaml if shipped, else the path."""
 
     def arguments(self) -> list[str]:
-        """Return the arguments of `lce run` for this study, with absolute paths."""
-        execution = self.execution
+        """Return the arguments of `lce run` for this study alone, with absolute paths."""
+        execution, data = self.execution, self.execution.data_folders
+        known = set(_data_names(execution, [self.study])) if data else set()
         shipped = self.study in shipped_studies()
         found = [self.study if shipped else str(Path(self.study).absolute())]
         for folder in execution.plugin_folders:
             found += ["--plugins", str(folder)]
         for option, folders in (
-            (DATA_FOLDER, execution.data_folders),
+            (DATA_FOLDER, {name: data[name] for name in data if name in known}),
             ("--model-folder", execution.model_folders),
         ):
             for name, folder in sorted(folders.items()):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from flows.locking import compare_with_lock
 from flows.plans.budget import within_budget
@@ -15,7 +17,8 @@ from flows.plans.plugin_changes import check_plugin_changes
 from flows.plans.pricing import prices_of
 from flows.request import Request, compile_request, found_by_name
 from flows.selection import require_models, require_work, select_cells
-from flows.settings import mlflow_server
+from flows.settings import DATA_FOLDER, mlflow_server
+from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failures import folders_of
@@ -124,10 +127,8 @@ def preflight(
     """
     store = Store(execution.home)
     mlflow_server(store.home)  # raises an error before the steps, not after them
-    files = []
-    for study in studies:
-        file, execution = found_by_name(study, execution)
-        files.append(file)
+    files, found = zip(*(found_by_name(study, execution) for study in studies), strict=True)
+    execution = _with_folders_of_all(found)
     requests = [compile_request(file, execution, files) for file in files]
     works = [_checked(request, options, store) for request in requests]
     store.prepare()
@@ -136,6 +137,23 @@ def preflight(
     mend_projections(execution.home)
     works = [_saved(work, store) for work in works]
     return (replace(works[0], swept=tuple(swept)), *works[1:])
+
+
+def _with_folders_of_all(found: Sequence[Execution]) -> Execution:
+    """Merge the folders of settings that are otherwise equal."""
+    own = (folder for one in found for folder in one.plugin_folders)
+    merged: dict[str, Any] = {"plugin_folders": tuple(dict.fromkeys(own))}
+    for field, option in (("data_folders", DATA_FOLDER), ("model_folders", "--model-folder")):
+        folders = merged[field] = dict[str, Path]()
+        for name, folder in (pair for one in found for pair in getattr(one, field).items()):
+            if folders.setdefault(name, folder) != folder:
+                raise SpecError(
+                    option,
+                    f"{name}={folders[name]} and {name}={folder} in the studies' last runs",
+                    "one folder for each name",
+                    "compute these studies in separate runs",
+                )
+    return found[0].model_copy(update=merged)
 
 
 def _checked(request: Request, options: RunOptions, store: Store) -> Work:

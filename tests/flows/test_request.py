@@ -112,3 +112,16 @@ def test_studies_of_one_command_share_their_data_folders(tmp_path):
     with pytest.raises(SpecError, match="--data-folder: got text_two="):
         compile_request(files[0], execution)
     assert compile_request(files[0], execution, files).execution is execution
+    bare = execution.model_copy(update={"data_folders": {}})
+    for studies, how in ((files, execution), (["one", "two"], bare)):
+        works = preflight(studies, how, RunOptions())
+        assert [work.request.execution.data_folders for work in works] == [folders] * 2
+        for name, work in zip(("one", "two"), works, strict=True):
+            alone = compile_request(*as_last_run(name, bare))
+            assert alone.execution.data_folders == {f"text_{name}": tmp_path / name}
+            assert alone.plan == work.request.plan
+    for name, file in zip(("one", "two"), files, strict=True):
+        own = {f"text_{name}": tmp_path / name, "pg19": tmp_path / name}
+        preflight([file], bare.model_copy(update={"data_folders": own}), RunOptions())
+    with pytest.raises(SpecError, match=r"--data-folder: got pg19=.*one and pg19=.*two"):
+        preflight(["one", "two"], bare, RunOptions())
