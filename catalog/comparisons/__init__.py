@@ -76,18 +76,20 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
     """Return all expected comparisons; amendments, written after a result, are exploratory."""
     rows = connection.execute(
         "SELECT study, base_model, benchmark, eval_length, metric, method, frozen, other_method,"
-        " other_frozen, expected, margin, entry IS NULL, rank, weight, is_registered"
+        " other_frozen, expected, margin, entry IS NULL, rank, weight, is_registered,"
+        " coalesce(min(entry) FILTER (withdrawn_after IS NULL)"
+        " OVER (PARTITION BY study, base_model, rank), rank)"
         " FROM expectations WHERE method IS NOT NULL ORDER BY is_registered DESC, rank"
     ).fetchall()
     found: dict[Key, Prediction] = {}
     for row in rows:
         (*where, method, frozen, other, other_frozen, expected, margin), rest = row[:11], row[11:]
-        is_default, rank, weight, is_registered = rest
+        is_default, rank, weight, is_registered, number = rest
         key: Any = (*where, frozenset([(method, frozen), (other, other_frozen)]))
         family = EXPLORATORY
         if is_registered:
             family = SHORT_CONTEXT if is_default else PRIMARY
-        one = found.setdefault(key, Prediction(family, rank or 0, weight))
+        one = found.setdefault(key, Prediction(family, rank or 0, number or 0, weight))
         if margin is not None:
             stated = (((method, frozen), expected, margin),)
             found[key] = (

@@ -92,7 +92,7 @@ class _Result:
     """None if both methods have the same scores."""
     num_comparisons: int
     blocked_by: int | None = None
-    """Rank of the undecided entry that stands before this one in the order; None if none does."""
+    """Today's place of the undecided entry before this one in the order; None if none is."""
 
 
 def _corrected(
@@ -100,19 +100,15 @@ def _corrected(
 ) -> list[_Result]:
     """Correct comparisons within their families, in the order of `found`."""
     results: dict[int, _Result] = {}
-    members: dict[tuple[str, int], list[int]] = {}
-    weights: dict[int, float | None] = {}
-    for one in missing:
-        if one.family != EXPLORATORY:
-            members.setdefault((one.family, one.rank), [])
-        if one.family == PRIMARY:
-            weights.setdefault(one.rank, one.weight)
+    members: dict[tuple[str, int], list[int]] = {
+        (one.family, one.rank): [] for one in missing if one.family != EXPLORATORY
+    }
     for number, compared in enumerate(found):
         prediction = compared.prediction
         members.setdefault((prediction.family, prediction.rank), []).append(number)
-        if prediction.family == PRIMARY:
-            weights.setdefault(prediction.rank, prediction.weight)
-    has_weights = any(weight is not None for weight in weights.values())
+    predictions = [*missing, *(one.prediction for one in found)]
+    entries = {one.rank: one for one in predictions if one.family == PRIMARY}
+    has_weights = any(one.weight is not None for one in entries.values())
     blocking: tuple[float, int] | None = None
     carried = 0.0 if has_weights else ALPHA
     for (family, rank), numbers in sorted(members.items()):
@@ -125,14 +121,14 @@ def _corrected(
         untested = sum((one.family, one.rank) == (family, rank) for one in missing)
         level = ALPHA
         if family == PRIMARY:
-            level = carried + (ALPHA * (weights[rank] or 0.0) if has_weights else 0.0)
+            level = carried + (ALPHA * (entries[rank].weight or 0.0) if has_weights else 0.0)
         num_open = untested if looks else 0
         correct = partial(adjust, alpha=level or ALPHA, num_untested=num_open)
         entry = _tested(own, looks, correct, num_open)
         if family == PRIMARY:
             if not level:
                 # A first entry without a share of its own blocks itself.
-                least, by = blocking or (1.0, rank)
+                least, by = blocking or (1.0, entries[rank].entry)
                 entry = [
                     replace(one, p_value=max(one.p_value, least), blocked_by=by) for one in entry
                 ]
@@ -141,7 +137,8 @@ def _corrected(
             if not holds and level:
                 # An undecided margin may have a small p-value for the hypothesis of no difference.
                 largest = max((one.p_value for one in entry), default=1.0)
-                blocking = largest if largest > ALPHA and not untested else 1.0, rank
+                least = largest if largest > ALPHA and not untested else 1.0
+                blocking = least, entries[rank].entry
         results.update(zip(numbers, entry, strict=True))
     return [results[number] for number in range(len(found))]
 

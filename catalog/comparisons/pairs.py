@@ -59,6 +59,8 @@ class Prediction:
     family: str = EXPLORATORY
     rank: int = 0
     """Place of the entry in the registered order of the primary family."""
+    entry: int = 0
+    """Place of the entry in today's study file; equal to `rank` if it was withdrawn."""
     weight: float | None = None
     """Share of 0.05 of the entry; None for a fixed sequence."""
     margins: tuple[Margin, ...] = ()

@@ -5,7 +5,7 @@ All numbers and outcomes are those of the view `expectations`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -113,12 +113,6 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
     """Return the study's expectations for each base model, withdrawn ones last."""
     found = rows_of(connection, study, _QUERIES)
     trained = {row["base_model"]: row["trained_context"] for row in found["trained"]}
-    # A registered entry that is undecided may have another number in today's study file.
-    numbers = {
-        (row["base_model"], row["rank"]): row["entry"] + 1
-        for row in found["rows"]
-        if row["rank"] is not None
-    }
 
     def place(row: Row) -> tuple[str, bool, int]:
         return row["base_model"], row["withdrawn_after"] is not None, row["entry"]
@@ -128,23 +122,20 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
             base_model,
             entry + 1,
             own[0]["text"],
-            tuple(
-                Comparison(row["outcome"], _finding(row, trained[base_model], numbers))
-                for row in own
-            ),
+            tuple(Comparison(row["outcome"], _finding(row, trained[base_model])) for row in own),
             tuple(dict.fromkeys(row["benchmark"] for row in own)),
             own[0]["claim"],
             all(row["is_registered"] for row in own),
             max(row["results_before"] or 0 for row in own),
             own[0]["withdrawn_after"],
-            next((_blocking(row, numbers) for row in own if row["blocked_by"] is not None), None),
+            next((row["blocked_by"] + 1 for row in own if row["blocked_by"] is not None), None),
         )
         for (base_model, _, entry), group in groupby(sorted(found["rows"], key=place), place)
         for own in [list(group)]
     ]
 
 
-def _finding(row: Row, trained: int | None, numbers: Mapping[tuple[str, int], int]) -> str:
+def _finding(row: Row, trained: int | None) -> str:
     where = wording.at(row["eval_length"], trained)
     if row["expected"] == "predicts":
         what = f"perplexity and {row['benchmark']}"
@@ -165,14 +156,10 @@ def _finding(row: Row, trained: int | None, numbers: Mapping[tuple[str, int], in
     if row["margin"] is not None:
         size = f"{100 * row['margin']:g} %" if row["is_ratio"] else f"{row['margin']:g}"
         notes.append(f"expected {row['expected']} within {size}")
-    return "; ".join([*notes, *_reasons(row, numbers)])
+    return "; ".join([*notes, *_reasons(row)])
 
 
-def _blocking(row: Row, numbers: Mapping[tuple[str, int], int]) -> int:
-    return numbers.get((row["base_model"], row["blocked_by"]), row["blocked_by"] + 1)
-
-
-def _reasons(row: Row, numbers: Mapping[tuple[str, int], int]) -> Iterable[str]:
+def _reasons(row: Row) -> Iterable[str]:
     """Yield why the outcome is no finding about the methods, and what would decide it."""
     if row["outcome"] == "on one training run":
         verdict = (row["margin"] is None and row["verdict"]) or "decided"
@@ -182,8 +169,7 @@ def _reasons(row: Row, numbers: Mapping[tuple[str, int], int]) -> Iterable[str]:
     if row["outcome"] != "undecided":
         return
     if row["blocked_by"] is not None:
-        number = _blocking(row, numbers)
-        yield f"not tested, because expectation {number} is undecided"
+        yield f"not tested, because expectation {row['blocked_by'] + 1} is undecided"
         return
     if row["verdict_on_checkpoints"] in ("better", "worse"):
         yield f"{row['verdict_on_checkpoints']} on these checkpoints"
