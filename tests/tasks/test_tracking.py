@@ -297,6 +297,21 @@ def test_currency_follows_plan_records_and_database(projected):
     assert not is_current(projected, "small")
 
 
+def test_seeds_that_a_look_has_made_superfluous_are_not_waited_for(tmp_path):
+    store = Store(tmp_path)
+    store.prepare()
+    plan_study(store)
+    plan = read_plan(store, "small")
+    assert plan is not None
+    for one in plan["cells"]:
+        if (one["method"], one["seed"]) == ("none", 1):
+            one.update(settled=True, folder=None)
+    method = run_contents(store, plan)[0]
+    means = [(one.step, one.value) for one in method.metrics if one.key == "passkey/single"]
+    assert means == [(128, 128.0), (512, 512.0)]
+    assert method.params["seeds"] == "0"
+
+
 def test_artifacts_that_have_the_names_of_an_earlier_plan_are_shown(tmp_path):
     store = Store(tmp_path)
     store.prepare()
