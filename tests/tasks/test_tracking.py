@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from catalog.mlflow_pages import pages_of
 from catalog.origin import Maker, state_digest
 from flows.servers.services import study_pages
 from lce_core.access import login_link, server_secret
+from lce_core.errors import ServiceError
 from lce_core.store.artifacts import Store
+from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.training.loss_log import LOG
 from tasks.tracking import database, initialise, is_current, project
 from tasks.tracking.database import QUIET, artifact_root, tracking_uri
 from tasks.tracking.live import LiveRuns, shown_live
+from tasks.tracking.live import main as live_main
 from tasks.tracking.study_content import (
     MAX_CURVE_POINTS,
     MAX_TELEMETRY_POINTS,
@@ -407,6 +410,9 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(st
     live = LiveRuns(store, plan, least_seconds=0)
     log_of(store, step, range(5))
     live.update()
+    with Lease.acquire(store.home / "leases", step.id):  # as a process on another host
+        live.close()
+        assert live_runs(store)[0].info.status == "RUNNING"
     live.close()
     (failed,) = live_runs(store)
     assert failed.info.status == "FAILED"
@@ -422,6 +428,48 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(st
     assert ended.info.status == "FINISHED"
     project(store, "small")
     assert live_runs(store) == []
+
+
+class _Ended:
+    """Stands for `end_of_input`; does something at each poll, then ends the process."""
+
+    def __init__(self, *actions: Callable[[], object]) -> None:
+        self._actions = list(actions)
+
+    def wait(self, seconds: float) -> bool:
+        if self._actions:
+            self._actions.pop(0)()
+            return False
+        return True
+
+
+def test_of_two_runs_one_shows_what_trains_and_an_error_does_not_end_it(store, monkeypatch):
+    _, step = live_plan(store)
+    log_of(store, step, range(5))
+    show = LiveRuns._show
+
+    def fail(*_: Any) -> int:
+        raise ServiceError("a", "b", "c", "d")
+
+    def run_beside() -> None:
+        (before,) = live_runs(store)
+        assert live_main(store.home, "small", 0.0) == 0
+        (after,) = live_runs(store)
+        assert (after.info.run_id, after.info.status) == (before.info.run_id, "RUNNING")
+
+    ends = iter(
+        (
+            _Ended(
+                lambda: monkeypatch.setattr(LiveRuns, "_show", fail),
+                lambda: monkeypatch.setattr(LiveRuns, "_show", show),
+                run_beside,
+            ),
+            _Ended(int, int),
+        )
+    )
+    monkeypatch.setattr("tasks.tracking.live.end_of_input", lambda: next(ends))
+    assert live_main(store.home, "small", 0.0) == 0
+    assert live_runs(store)[0].info.status == "FAILED"
 
 
 def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store):
