@@ -72,6 +72,7 @@ from lce_core.study.step_kinds import (
     TrainingSpec,
     spec_of,
 )
+from lce_core.study.tuning import changed
 from lce_core.training.checkpoints import seconds_trained
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
@@ -186,7 +187,9 @@ class Runner:
             positions = spec.train_positions
             method = self._settled(method, attempt.step)
         step, execution = attempt.step, self._execution
-        chosen = self._chosen(step)
+        chosen, training = self._chosen(step), spec.training
+        for field, value in chosen.items():
+            training = changed(training, field, value)
         if text := step.axes.get("validation"):  # a trial needs the text that evaluates it
             folder = self._artifact(step, "validation text", text)
             require_window(folder, Record.read(folder).spec.get("needed"), step.axes["window"])
@@ -195,7 +198,7 @@ class Runner:
         job = TrainingJob(
             base_model=spec.base_model.identity(),
             method=None if method is None else method.identity(),
-            training=spec.training.model_copy(update=chosen),
+            training=training,
             from_scratch=method is None,
             base_folder=self._weights(step, "base", spec.base_model, weights),
             rows=self._parent(step, "rows"),

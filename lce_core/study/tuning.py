@@ -99,4 +99,6 @@ _GRIDS = tuple(field for field in Tune.model_fields if field in Training.model_f
 
 
 def changed(training: Training, field: str, value: float) -> Training:
-    return Training.model_validate({**training.model_dump(), field: value})
+    """Replace a field; `value` may be a whole number as a float, as `ChoiceSpec` has it."""
+    as_field = type(getattr(training, field))
+    return Training.model_validate({**training.model_dump(), field: as_field(value)})

@@ -6,7 +6,7 @@ its live run. If training failed, the live run stays with status FAILED, so that
 its curve.
 
 The process exits when its standard input closes. It loads MLflow only if there is something to
-show. Its errors never stop training.
+show. Its errors never stop training: they go to the log, and the next poll tries again.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lce_core.store.artifacts import Store
+from lce_core.store.identity import ID_DIGITS, fingerprint
+from lce_core.store.lease import Lease, is_held
+from lce_core.store.odd_files import make_folder
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.companion import companion, end_of_input
 from tasks.tracking.content import RUN_KEY
-from tasks.tracking.database import runs_of
+from tasks.tracking.database import database, runs_of
 from tasks.tracking.destinations import destination
 from tasks.tracking.projection import LIVE, experiment_of, log_metrics
 from tasks.tracking.study_content import curves, read_plan
@@ -62,6 +66,12 @@ class LiveRuns:
         self._trainings = {one["fingerprint"]: one for one in plan["trainings"]}
         self._live: dict[str, _Live] = {}
 
+    def acquire(self) -> Lease | None:
+        """Return the right to show the study's training runs; None if another process has it."""
+        key = self._where.note_key(self._plan["study"])
+        name = f"live-{fingerprint(key)[:ID_DIGITS]}"
+        return Lease.acquire(make_folder(database(self._store.home).parent), name)
+
     def update(self) -> int:
         """Add the new log entries of all training runs to MLflow; return how many were added."""
         # Find the ended training runs before reading logs: their logs are then complete.
@@ -79,14 +89,23 @@ class LiveRuns:
             added = [self._show(client, experiment_id, *each) for each in changed.items()]
             for name, run_id in self._open().items():
                 if name in ended:
-                    client.set_terminated(run_id, "FINISHED")
                     self._live[name].finished = True
+                    client.set_terminated(run_id, "FINISHED")
         return sum(added)
 
     def close(self) -> None:
-        """Add the last entries; set the status of runs whose training has no artifact to FAILED."""
+        """Add the last entries; set the status of training runs that have failed to FAILED.
+
+        Another host may go on with a training run without an artifact.
+        """
         self.update()
-        if not (left := self._open()):
+        leases = self._store.home / "leases"
+        left = {
+            name: run_id
+            for name, run_id in self._open().items()
+            if not is_held(leases, name[:ID_DIGITS])
+        }
+        if not left:
             return
         with experiment_of(self._where, self._plan) as (client, _):
             for run_id in left.values():
@@ -141,8 +160,9 @@ class LiveRuns:
             for entry in new
             for key, value in curves(training["kind"], entry).items()
         ]
-        log_metrics(client, live.run_id, metrics)
-        live.shown = entries
+        run_id, live.run_id = live.run_id, None  # if an error follows, the run is created again
+        log_metrics(client, run_id, metrics)
+        live.run_id, live.shown = run_id, entries
         return len(new)
 
     def _create(self, client: MlflowClient, experiment_id: str, training: Mapping[str, Any]) -> str:
@@ -180,16 +200,28 @@ def shown_live(
 
 
 def main(home: Path, study: str, least_seconds: float, server: str | None = None) -> int:
-    """Show the study's training runs in MLflow until standard input closes; return 0."""
+    """Show the study's training runs in MLflow until standard input closes; return 0.
+
+    If several hosts run the study, the first one shows the training runs of all.
+    """
     store = Store(home)
     plan = read_plan(store, study)
     if plan is None:  # the store or the plan was removed
         return 0
     ended = end_of_input()
     live = LiveRuns(store, plan, least_seconds, server)
-    while not ended.wait(min(POLL_SECONDS, least_seconds)):
-        live.update()
-    live.close()
+    with contextlib.ExitStack() as stack:
+        lease: Lease | None = None
+        while not ended.wait(min(POLL_SECONDS, least_seconds)):
+            try:
+                if lease is None and (lease := live.acquire()):
+                    stack.enter_context(lease)
+                if lease:
+                    live.update()
+            except Exception:  # noqa: BLE001 - the server may answer again
+                traceback.print_exc()
+        if lease:
+            live.close()
     return 0
 
 

@@ -77,6 +77,8 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
     trainings = {found.planned["checkpoint"]: found for found in trained}
     rows: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = defaultdict(dict)
     for cell in plan["cells"]:
+        if cell.get("settled"):
+            continue
         axes = tuple(cell[axis] for axis in ("base_model", "method", "frozen"))
         rows[axes].setdefault(cell["seed"], []).append(cell)
     contents = []

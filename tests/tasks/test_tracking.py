@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from catalog.mlflow_pages import pages_of
 from catalog.origin import Maker, state_digest
 from flows.servers.services import study_pages
 from lce_core.access import login_link, server_secret
+from lce_core.errors import ServiceError
 from lce_core.store.artifacts import Store
+from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.training.loss_log import LOG
 from tasks.tracking import database, initialise, is_current, project
 from tasks.tracking.database import QUIET, artifact_root, tracking_uri
 from tasks.tracking.live import LiveRuns, shown_live
+from tasks.tracking.live import main as live_main
 from tasks.tracking.study_content import (
     MAX_CURVE_POINTS,
     MAX_TELEMETRY_POINTS,
@@ -297,6 +300,21 @@ def test_currency_follows_plan_records_and_database(projected):
     assert not is_current(projected, "small")
 
 
+def test_seeds_that_a_look_has_made_superfluous_are_not_waited_for(tmp_path):
+    store = Store(tmp_path)
+    store.prepare()
+    plan_study(store)
+    plan = read_plan(store, "small")
+    assert plan is not None
+    for one in plan["cells"]:
+        if (one["method"], one["seed"]) == ("none", 1):
+            one.update(settled=True, folder=None)
+    method = run_contents(store, plan)[0]
+    means = [(one.step, one.value) for one in method.metrics if one.key == "passkey/single"]
+    assert means == [(128, 128.0), (512, 512.0)]
+    assert method.params["seeds"] == "0"
+
+
 def test_artifacts_that_have_the_names_of_an_earlier_plan_are_shown(tmp_path):
     store = Store(tmp_path)
     store.prepare()
@@ -392,6 +410,9 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(st
     live = LiveRuns(store, plan, least_seconds=0)
     log_of(store, step, range(5))
     live.update()
+    with Lease.acquire(store.home / "leases", step.id):  # as a process on another host
+        live.close()
+        assert live_runs(store)[0].info.status == "RUNNING"
     live.close()
     (failed,) = live_runs(store)
     assert failed.info.status == "FAILED"
@@ -407,6 +428,48 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(st
     assert ended.info.status == "FINISHED"
     project(store, "small")
     assert live_runs(store) == []
+
+
+class _Ended:
+    """Stands for `end_of_input`; does something at each poll, then ends the process."""
+
+    def __init__(self, *actions: Callable[[], object]) -> None:
+        self._actions = list(actions)
+
+    def wait(self, seconds: float) -> bool:
+        if self._actions:
+            self._actions.pop(0)()
+            return False
+        return True
+
+
+def test_of_two_runs_one_shows_what_trains_and_an_error_does_not_end_it(store, monkeypatch):
+    _, step = live_plan(store)
+    log_of(store, step, range(5))
+    show = LiveRuns._show
+
+    def fail(*_: Any) -> int:
+        raise ServiceError("a", "b", "c", "d")
+
+    def run_beside() -> None:
+        (before,) = live_runs(store)
+        assert live_main(store.home, "small", 0.0) == 0
+        (after,) = live_runs(store)
+        assert (after.info.run_id, after.info.status) == (before.info.run_id, "RUNNING")
+
+    ends = iter(
+        (
+            _Ended(
+                lambda: monkeypatch.setattr(LiveRuns, "_show", fail),
+                lambda: monkeypatch.setattr(LiveRuns, "_show", show),
+                run_beside,
+            ),
+            _Ended(int, int),
+        )
+    )
+    monkeypatch.setattr("tasks.tracking.live.end_of_input", lambda: next(ends))
+    assert live_main(store.home, "small", 0.0) == 0
+    assert live_runs(store)[0].info.status == "FAILED"
 
 
 def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store):

@@ -23,7 +23,9 @@ from lce_core.store.records import Record
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState, needed_steps
 from lce_core.study.units import abandoned, units_to_do
+from lce_core.training.job import TrainingJob
 from tests.lce_core.study.smoke_plans import new_runner
+from tests.support.free_steps import write_file
 from tests.support.studies import TINY, compiled
 
 RATES = [1.0e-5, 2.0e-3, 1.0]
@@ -184,6 +186,27 @@ def test_without_text_beyond_the_reported_text_nothing_is_chosen(library, tmp_pa
     step = next(s for s in plan.steps.values() if s.name.endswith("-validation"))
     with pytest.raises(DataError, match="no held-out text beyond the 10,000,000 reported tokens"):
         new_runner(tmp_path, library)[0].ensure(step)
+
+
+def test_a_chosen_whole_number_reaches_the_processes_of_a_training_run(
+    library, tmp_path, monkeypatch
+):
+    plan = planned(library, tune={"warmup_steps": [1, 2]})
+    runner, store = new_runner(tmp_path, library)
+    best = next(s for s in plan.steps.values() if s.name.startswith("toy_llama-pi_best-tuned-s0"))
+    chosen, jobs = {"field": "warmup_steps", "value": 2.0}, list[TrainingJob]()
+    for parent in best.parents.values():
+        store.ensure(plan.steps[parent], lambda attempt: write_file(attempt) or chosen, {})
+
+    def run(job: TrainingJob, _: Any) -> dict[str, Any]:
+        jobs.append(job)
+        (job.out / "file").touch()
+        return {}
+
+    monkeypatch.setattr("lce_core.runners.run", run)
+    assert runner.ensure(best) == "computed"
+    sent = TrainingJob.model_validate_json(jobs[0].model_dump_json())
+    assert sent.training.warmup_steps == 2
 
 
 def test_trials_wait_for_the_validation_text_and_fall_with_it(library):
