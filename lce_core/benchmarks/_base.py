@@ -139,6 +139,8 @@ class CellRequest:
     """Context length in tokens, including generated tokens."""
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
+    template_tokens: int = 0
+    """Tokens of a chat template that `eval_length` leaves out while prompts are built."""
     batch_tokens: int = 8192
     """Maximum tokens of a forward pass in fp32. In half precision each text is processed alone, so
     that batching never changes a score. It is not part of a cell's id."""
@@ -156,6 +158,11 @@ class CellRequest:
     """Folder in which processes and later runs share built prompts; None caches them in memory."""
     report: Progress = no_progress
     """Called with (work done, total work) in prompts, contexts or windows."""
+
+    @property
+    def cell_length(self) -> int:
+        """The cell's length, with a chat template: draws and variants of a prompt depend on it."""
+        return self.eval_length + self.template_tokens
 
 
 class Benchmark(Plugin):

@@ -120,7 +120,7 @@ class BabiLong(PromptBenchmark):
         return True
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        place = (self.plugin_name, request.task, request.eval_length, request.seed)
+        place = (self.plugin_name, request.task, request.cell_length, request.seed)
         return [generator(*place, index) for index in range(self.stories())]
 
     def build(self, request: CellRequest) -> list[Prompt]:

@@ -143,7 +143,7 @@ class MultiKey(OverText, PromptBenchmark):
         return passed_share(self.num_keys, QUESTION_TOKENS, prompt_tokens)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        place = (self.drawn_as, request.task, request.eval_length, request.seed)
+        place = (self.drawn_as, request.task, request.cell_length, request.seed)
         return [generator(*place, index) for index in range(self.contexts())]
 
     def build(self, request: CellRequest) -> list[Prompt]:

@@ -206,7 +206,7 @@ class Needle(Worded):
         return f"seed-{request.seed}-trial-{trial}"
 
     def _draw(self, request: CellRequest, *place: int) -> np.random.Generator:
-        return generator("needle", WORDINGS[0], request.eval_length, request.seed, *place)
+        return generator("needle", WORDINGS[0], request.cell_length, request.seed, *place)
 
     def _reads_essays(self) -> bool:
         return self.in_words and self.haystack != "held_out"

@@ -272,7 +272,8 @@ class PromptBenchmark(Benchmark):
                 reason or "at least one token for a prompt",
                 "use a longer length",
             )
-        return [frame.around(one) for one in self.build(replace(request, eval_length=length))]
+        shorter = replace(request, eval_length=length, template_tokens=frame.num_tokens)
+        return [frame.around(one) for one in self.build(shorter)]
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
         """Return the prompts' lengths in tokens; raise UnavailableError if they are too short.
@@ -400,7 +401,7 @@ class PromptBenchmark(Benchmark):
 
         It is seeded by benchmark, task, length, the study's seed and the sample's index.
         """
-        place = (self.plugin_name, request.task, request.eval_length, request.seed)
+        place = (self.plugin_name, request.task, request.cell_length, request.seed)
         return [generator(*place, index) for index in range(self.num_prompts(request.task))]
 
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
@@ -463,9 +464,10 @@ class Worded(PromptBenchmark):
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Return the task's part of the keys, which all wordings share."""
-        return -(-self.num_keys(task) // self.wordings)
+        return max(1, self.num_keys(task) // self.wordings)
 
     def num_keys(self, task: str) -> int:
+        """Return the number of independent prompts of one wording."""
         return self.num_prompts(task)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:

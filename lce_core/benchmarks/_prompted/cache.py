@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
-FORMAT = 4
+FORMAT = 5
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
 _WRITING = ".writing-"
 _ABANDONED_SECONDS = 3600

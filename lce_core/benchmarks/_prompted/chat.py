@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds, encode
+from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds, decoded, encode
 from lce_core.errors import UnavailableError
 
 _DATE = "{%- macro strftime_now(format) -%} 26 Jul 2024 {%- endmacro -%}"
 """Start of a template, by which it states the default date of Llama 3's template instead of today's
 date, which would change the prompts from day to day."""
-_PROBE = "Xylophone"
-"""Message whose tokens show where a template puts the text of the user."""
+_PROBES = ("Xylophone", "Question")
+"""Messages without a common first or last token: the tokens around both are the template's."""
 
 
 def chat_ids(
@@ -56,13 +57,20 @@ class Frame:
 
     @classmethod
     def of(cls, request: CellRequest, system_prompt: str | None) -> Frame:
-        """Raise UnavailableError as `chat_ids`, or if the template changes the message's tokens."""
-        probe = encode(request, _PROBE, special_tokens=False)
-        ids = chat_ids(request, [{"role": "user", "content": _PROBE}], system_prompt)
-        found = [at for at, _ in enumerate(ids) if ids[at : at + len(probe)].tolist() == probe]
-        if len(found) != 1:
-            raise _no_template(request, f"one that holds a message's tokens {len(found)} times")
-        before, after = ids[: found[0]], ids[found[0] + len(probe) :]
+        """Raise UnavailableError as `chat_ids`, or if the template changes the message."""
+        ids, other = (
+            chat_ids(request, [{"role": "user", "content": probe}], system_prompt).tolist()
+            for probe in _PROBES
+        )
+        start, end = _num_common(ids, other), len(ids) - _num_common(ids[::-1], other[::-1])
+        alone = encode(request, _PROBES[0], special_tokens=False)
+        if ids[max(0, end - len(alone)) : end] == alone:
+            # Some tokenizers put a blank before every text.
+            start = min(start, end - len(alone))
+        shown = decoded(request.tokenizer, ids[start:end])
+        if shown.removeprefix(" ") != _PROBES[0]:
+            raise _no_template(request, f"one that renders the message {_PROBES[0]!r} as {shown!r}")
+        before, after = (np.array(part, dtype=np.int64) for part in (ids[:start], ids[end:]))
         return cls(before, after, len(encode(request, "")))
 
     @property
@@ -83,6 +91,10 @@ class Frame:
                 for ids in prompt.controls
             ),
         )
+
+
+def _num_common(ids: list[int], other: list[int]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, other, strict=False)))
 
 
 def _no_template(request: CellRequest, got: str) -> UnavailableError:

@@ -46,6 +46,8 @@ _TOKENS_PER_WORD = 1.47
 """Mean Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
 """Minimum tokens left for a prompt; fewer would contain only instructions."""
+_WITHOUT_CHAT = ("trec", "triviaqa", "samsum", "lcc", "repobench-p")
+"""Tasks whose prompts LongBench's pred.py puts into no chat template."""
 _COLUMNS = ("input", "context", "answers", "all_classes")
 _REMEDY = "use the data set in its published form"
 
@@ -126,6 +128,10 @@ class LongBench(Sampled):
         num_rows = TASKS[request.task].num_rows
         rows = longbench_rows(request.task, request.data_folders, num_rows)
         return [rows[index] for index in self._chosen(len(rows))]
+
+    def fresh_prompts(self, request: CellRequest) -> Sequence[Prompt]:
+        plain = request.task in _WITHOUT_CHAT
+        return self.build(request) if plain else super().fresh_prompts(request)
 
     def build(self, request: CellRequest) -> list[Prompt]:
         task = TASKS[request.task]

@@ -204,12 +204,12 @@ class Ruler(Sampled):
             if reads_running_text(name):
                 read = essay_haystack if self.haystack == "essays" else held_out_haystack
                 text = read(request)
-            return Niah(NIAH[name], length, v1=v1, haystack=text), count, draw
+            return Niah(NIAH[name], request.cell_length, v1=v1, haystack=text), count, draw
         match name:
             case "vt":
                 return VariableTracking(request, draw, v1=v1), count, draw
             case "cwe":
-                return CommonWords(length, request.seed, v1=v1), count, draw
+                return CommonWords(request.cell_length, request.seed, v1=v1), count, draw
             case _:
                 return FrequentWords(length), count, draw
 

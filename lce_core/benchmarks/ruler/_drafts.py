@@ -202,7 +202,7 @@ class Search:
 
     def _draft(self, place: int, index: int) -> Draft:
         request = self.request
-        where = ["ruler", request.task, request.eval_length, request.seed, index]
+        where = ["ruler", request.task, request.cell_length, request.seed, index]
         draw = Draw.of(int(fingerprint(where), 16), self.order_seed)
         return self.task.draft(self.task.sizes[place], index, draw)
 

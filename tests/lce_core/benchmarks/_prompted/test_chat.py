@@ -6,9 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, PromptBenchmark
-from lce_core.benchmarks._prompted.chat import chat_ids
+from lce_core.benchmarks._prompted.chat import Frame, chat_ids
 from lce_core.contracts.benchmark_cases import Case, fresh, held_out, request_for, words_tokenizer
 from lce_core.errors import SpecError, UnavailableError
 from tests.support.cells import TOY, benchmark, request
@@ -60,12 +62,13 @@ def test_a_chat_adds_its_template_to_the_prompts_of_a_shorter_length(name, tmp_p
     plain, case = (
         Case(plugin, {**plugin.examples[0], **chat}, "clean", data) for chat in ({}, {"chat": True})
     )
-    task = case.benchmark.tasks()[-1]
+    task = case.benchmark.tasks()[0 if name == "longbench" else -1]
     cell = request_for(case, task, tokenizer=chat_tokenizer())
     tokens = stock(cell.tokenizer, ("user", "X"))
     at = tokens.index(*cell.tokenizer.encode("X", add_special_tokens=False))
     before, after = tokens[:at], tokens[at + 1 :]
-    shorter = replace(cell, eval_length=cell.eval_length - len(tokens) + 2)
+    added = len(tokens) - 2
+    shorter = replace(cell, eval_length=cell.eval_length - added, template_tokens=added)
     for prompt, inner in zip(fresh(case, cell), fresh(plain, shorter), strict=True):
         assert inner.ids[0] == cell.tokenizer.bos_token_id
         assert prompt.ids.tolist() == [*before, *inner.ids[1:].tolist(), *after]
@@ -77,6 +80,71 @@ def test_a_chat_adds_its_template_to_the_prompts_of_a_shorter_length(name, tmp_p
         assert parts[:1] == [(0, at)] * bool(own)
         for (start, end), (first, last) in zip(parts[1:], own, strict=True):
             np.testing.assert_array_equal(prompt.ids[start:end], inner.ids[first:last])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("passkey", {"num_samples": 2}),
+        ("ruler", {"tasks": ["niah_multikey_2"], "num_samples": 2}),
+        ("multi_key", {"num_contexts": 2}),
+        ("babilong", {"num_stories": 2, "max_facts": 8}),
+    ],
+)
+def test_a_template_changes_no_key(name, parameters):
+    words = {"tokenizer": chat_tokenizer(), "held_out": held_out(in_words=True)}
+    task = parameters.pop("tasks", [None])[0]
+    keys = []
+    for chat in ({}, {"chat": True}, {"chat": True, "system_prompt": "Answer in one word."}):
+        asked = benchmark(name, **parameters, **chat)
+        cell = request(asked, 1500, **words, task=task or asked.tasks()[0])
+        keys.append([prompt.right_answers for prompt in asked.prompts(cell)])
+    assert keys[0] == keys[1] == keys[2]
+
+
+def test_rulers_variants_for_short_lengths_ignore_the_template():
+    ruler = benchmark("ruler")
+    task, _, draw = ruler._task(request(ruler, 4050, task="cwe", template_tokens=46))
+    assert " 303. " in task.draft(11, 0, draw).text, "ten words 30 times, and one 3 times"
+    task, *_ = ruler._task(request(ruler, 4050, task="niah_single_1", template_tokens=46))
+    assert task.units.step == 25
+
+
+def test_few_shot_and_code_tasks_of_longbench_have_no_template(tmp_path):
+    plain, chat = (benchmark("longbench", chat=on) for on in (False, True))
+    for task, alike in (("trec", True), ("lcc", True), ("qasper", False)):
+        folders = fixture_folders(plain.reads(task), tmp_path)
+        words = {"tokenizer": chat_tokenizer(), "data_folders": folders}
+        ids, other = (
+            [p.ids.tolist() for p in one.prompts(request(one, 1500, task=task, **words))]
+            for one in (plain, chat)
+        )
+        assert (ids == other) == alike
+
+
+def test_a_template_with_a_line_break_before_the_message_fits_a_sentencepiece_tokenizer():
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    backend.decoder = decoders.Metaspace(prepend_scheme="first")
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<s>", "<|start|>", "<|end|>"],
+        initial_alphabet=[*map(chr, range(32, 127)), "\n"],
+        show_progress=False,
+    )
+    backend.train_from_iterator(["Xylophone, the pass key is in this text."] * 4, trainer)
+    backend.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", clean_up_tokenization_spaces=False
+    )
+    tokenizer.chat_template = TEMPLATE
+    asked = benchmark("passkey", num_samples=2)
+    cell = request(asked, 1500, tokenizer=tokenizer)
+    frame = Frame.of(cell, None)
+    for prompt in asked.prompts(cell):
+        message = tokenizer.decode(prompt.ids, skip_special_tokens=True)
+        rendered = tokenizer.decode(stock(tokenizer, ("user", f" {message}")))
+        assert tokenizer.decode(frame.around(prompt).ids) == rendered
 
 
 def test_the_messages_of_mrcr_are_messages_of_the_chat(tmp_path):
@@ -107,9 +175,10 @@ def test_templates_read_one_date_and_no_thinking():
     ("template", "reason"),
     [
         (None, "chat_template is not set"),
-        ("{{ messages[0].content }}, {{ messages[0].content }}", "tokens 2 times"),
-        ("no message", "tokens 0 times"),
-        ("", "tokens 0 times"),
+        ("{{ messages[0].content }}, {{ messages[0].content }}", "as 'Xylophone, Xylophone'"),
+        ("{{ messages[0].content.lower() }}", "as 'xylophone'"),
+        ("no message", "as ''"),
+        ("", "as ''"),
         ("{{ raise_exception('no system prompt') }}", "no system prompt"),
         ("{{ ''.__class__.__mro__ }}", "SecurityError"),
     ],
