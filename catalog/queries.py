@@ -157,8 +157,8 @@ def read_blocks(
             message = str(error).partition("\n")[0] or "no memory for the result"
             raise out_of_memory(sql, message, within) from None
         except duckdb.Error as error:
-            found = as_store_error(error, path)
-            raise _explained(connection, sql, error) if found is error else found from None
+            damage = as_store_error(error, path)
+            raise _explained(connection, sql, error) if damage is error else damage from None
 
 
 def as_store_error(error: Exception, path: Path) -> Exception:

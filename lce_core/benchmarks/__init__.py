@@ -28,7 +28,6 @@ from lce_core.benchmarks._data import (
     spread,
 )
 from lce_core.benchmarks._prompted.benchmark import (
-    WORDINGS,
     PromptBenchmark,
     Sampled,
     Worded,
@@ -90,7 +89,7 @@ from lce_core.benchmarks._text.windows import (
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
-from lce_core.kinds import CONTROLS, Kind
+from lce_core.kinds import CONTROLS, WORDINGS, Kind
 from lce_core.registry import Examples, Registry, Source
 
 __all__ = [

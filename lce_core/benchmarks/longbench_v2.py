@@ -87,9 +87,9 @@ class LongBenchV2(Sampled):
         return (_DATA,)
 
     def data_samples(self, cell: CellData) -> int:
-        published = NUM_QUESTIONS[cell.task]
-        declared = _DATA.num_rows(cell.data_folders, *_DATA.patterns, sum(NUM_QUESTIONS.values()))
-        return min(published, declared)
+        (file,) = _DATA.patterns
+        declared = _DATA.num_rows(cell.data_folders, file, sum(NUM_QUESTIONS.values()))
+        return min(NUM_QUESTIONS[cell.task], declared)
 
     def build(self, request: CellRequest) -> list[Prompt]:
         (file,) = _DATA.files(request.data_folders)
