@@ -173,17 +173,23 @@ def test_a_page_of_results_begins_with_the_studys_expectations(study):
 
 
 @pytest.mark.parametrize(
-    ("study", "cells"),
-    [("smollm2-quick", "all"), ("smollm2-frozen", "all"), ("smollm2-tuned", "261")],
+    ("study", "cells", "commits"),
+    [
+        ("smollm2-quick", "all", 1),
+        ("smollm2-frozen", "all", 1),
+        ("smollm2-texts", "all", 2),
+        ("smollm2-tuned", "261", 1),
+    ],
 )
-def test_kept_results_are_whole_and_of_one_clean_commit(study, cells):
+def test_kept_results_are_whole_and_of_clean_commits(study, cells, commits):
     folder = ROOT / "docs" / "results" / study
     page = (folder / "README.md").read_text(encoding="utf-8")
     digest = hashlib.sha256((folder / "scores.csv").read_bytes()).hexdigest()
     assert f"sha256 `{digest}`" in page
     done, planned = re.findall(r"^(\d+) of (\d+) cells are done", page, flags=re.MULTILINE)[0]
     assert done == (planned if cells == "all" else cells)
-    assert len(re.findall(r"^- \d+ cells: commit `[0-9a-f]{12}`;", page, flags=re.MULTILINE)) == 1
+    found = re.findall(r"^- \d+ cells: commit `[0-9a-f]{12}`;", page, flags=re.MULTILINE)
+    assert len(found) == commits
     for picture in re.findall(r"!\[[^]]*\]\(([^)]*)\)", page):
         assert (folder / picture).is_file(), picture
     hypothesis = parse_study(study_path(study).read_text(encoding="utf-8"), study).hypothesis
@@ -191,13 +197,28 @@ def test_kept_results_are_whole_and_of_one_clean_commit(study, cells):
 
 
 @pytest.mark.parametrize(
-    ("mark", "study", "tasks"),
+    ("mark", "study", "tasks", "losses", "digits"),
     [
-        ("results", "smollm2-frozen", ("code", "pg19")),
-        ("tuned results", "smollm2-tuned", ("pg19",)),
+        (
+            "results",
+            "smollm2-texts",
+            ("code", "pg19"),
+            [("multi_key", task, 16384, "nll_beyond") for task in ("code", "pg19")],
+            3,
+        ),
+        (
+            "tuned results",
+            "smollm2-tuned",
+            ("pg19",),
+            [
+                ("perplexity_documents", "pg19", length, "perplexity")
+                for length in (8192, 16384, 32768)
+            ],
+            2,
+        ),
     ],
 )
-def test_the_readme_shows_what_a_real_model_gave(mark, study, tasks):
+def test_the_readme_shows_what_a_real_model_gave(mark, study, tasks, losses, digits):
     part = text("README.md").partition(f"<!-- {mark}:begin -->")[2].partition(f"<!-- {mark}:end")[0]
     scores = kept_scores(study)
     rows = [
@@ -210,16 +231,13 @@ def test_the_readme_shows_what_a_real_model_gave(mark, study, tasks):
         method = label.removesuffix(" ~")
         frozen = not method.endswith(" tuned")
         variant = method.removesuffix(" tuned"), str(frozen).lower()
-        perplexities = [
-            scores[*variant, "perplexity_documents", "pg19", length, "perplexity"]["value"]
-            for length in (8192, 16384, 32768)
-        ]
+        lost = [float(scores[*variant, *loss]["value"]) for loss in losses]
         keys = [scores.get((*variant, "multi_key", task, 16384, "accuracy")) for task in tasks]
         found = "-"
         if all(keys):
             right = sum(round(float(key["value"]) * int(key["num_samples"])) for key in keys)
             found = f"{right} of {sum(int(key['num_samples']) for key in keys)}"
-        assert shown == [*(f"{float(value):.2f}" for value in perplexities), found], label
+        assert shown == [*(f"{value:.{digits}f}" for value in lost), found], label
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/studies.md"])

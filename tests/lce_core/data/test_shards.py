@@ -102,9 +102,9 @@ def test_every_document_is_there_with_its_domain_and_split(text, tmp_path):
 def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(text, tmp_path, monkeypatch):
     encode = shards._encode
 
-    def late(source: Any, tokenizer: Any, block: Block) -> Any:
+    def late(source: Any, tokenizer: Any, max_ids: int, block: Block) -> Any:
         time.sleep(0.02 * (block.end.documents % 3))
-        return encode(source, tokenizer, block)
+        return encode(source, tokenizer, max_ids, block)
 
     found = []
     for workers in (1, 5):
