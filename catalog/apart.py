@@ -2,27 +2,31 @@
 
 DuckDB's own memory limit ignores large values and much of the memory of text and list functions.
 The kernel's limit for a process (RLIMIT_DATA) counts all memory: an expensive statement fails in
-its own process and does not exhaust the machine's memory. The request is pickled on standard
-input, column names and blocks of rows on standard output.
+its own process and does not exhaust the machine's memory. The request is JSON on standard input.
+The process prints the rows as lines of JSON. A value whose type JSON lacks is written as
+{TYPE: PARTS}, such as {"date": "2026-01-31"} (see `_packed`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickle
+import json
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from catalog.limits import QUERY_SECONDS, limits, out_of_memory, too_slow
-from lce_core.errors import LceError
+from catalog.limits import QUERY_SECONDS, Limits, limits, out_of_memory, too_slow
+from lce_core.errors import LceError, restored
 
 _GRACE_SECONDS = 5.0
 """A process that exceeds its time limit by this much is killed, because DuckDB cannot interrupt
@@ -56,25 +60,26 @@ def answer_apart(
     if most_bytes is not None:
         within = replace(within, result=min(within.result, most_bytes))
     request: dict[str, Any] = {
-        "path": path,
+        "path": str(path),
         "sql": sql,
-        "limit": seconds,
+        "seconds": seconds,
         "most_rows": most_rows,
-        "within": within,
     }
     with tempfile.TemporaryDirectory(prefix="lce-sql-") as folder:  # deleted even if DuckDB crashes
+        request |= {"temporary": folder, "within": asdict(within)}
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "catalog.apart"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment and dict(environment),
+            encoding="utf-8",
         )
         stuck = threading.Timer(seconds + _GRACE_SECONDS, process.kill)
         stuck.daemon = True
         stuck.start()
         try:
-            columns, rows, is_whole = _received(process, (folder, request))
+            columns, rows, is_whole = _received(process, request)
         finally:
             is_stuck = not stuck.is_alive()
             stuck.cancel()
@@ -88,21 +93,31 @@ def answer_apart(
 
 
 def main() -> int:
-    """Run the query that standard input describes, write its rows, and return 0.
+    """Run the query that standard input describes, print its rows as JSON lines, and return 0.
 
-    An error of the query is written too, for the parent process to raise.
+    An error of the query is printed as a JSON line too, for the parent process to raise.
     """
-    tempfile.tempdir, request = pickle.load(sys.stdin.buffer)
-    # Import before the limit is set: a failure of the import could not be sent to the parent.
+    request = json.load(sys.stdin)
+    within = Limits(**request["within"])
+    tempfile.tempdir = request["temporary"]
+    # Import before the limit is set: a failure of the import could not be reported as JSON.
     from catalog.queries import read_blocks
 
-    _limit_memory(request["within"].memory)
+    _limit_memory(within.memory)
     try:
-        for block in read_blocks(**request):
-            _send(block)
+        found = read_blocks(
+            Path(request["path"]),
+            request["sql"],
+            request["seconds"],
+            most_rows=request["most_rows"],
+            within=within,
+        )
+        _send({"columns": next(found)})
+        for block in found:
+            _send({"rows": [[_packed(value) for value in row] for row in block]})
     except LceError as error:
-        _send(error)
-    _send(None)
+        _send({"error": [type(error).__name__, error.parts]})
+    _send({"done": True})
     return 0
 
 
@@ -116,12 +131,12 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _send(message: Any) -> None:
-    sys.stdout.buffer.write(pickle.dumps(message))
+def _send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
 
 
 def _received(
-    process: subprocess.Popen[bytes], request: tuple[str, dict[str, Any]]
+    process: subprocess.Popen[str], request: dict[str, Any]
 ) -> tuple[list[str], Rows, bool]:
     """Send the request to the process; return column names, rows, and True if all rows arrived.
 
@@ -133,22 +148,76 @@ def _received(
     rows: Rows = []
     with process.stdout:
         with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(pickle.dumps(request))
-        with contextlib.suppress(EOFError, pickle.UnpicklingError):  # it died while writing
-            while (message := pickle.load(process.stdout)) is not None:
-                if isinstance(message, LceError):
-                    raise message
-                if columns:
-                    rows += message
-                else:
-                    columns = message
-            return columns, rows, True
+            process.stdin.write(json.dumps(request))
+        for line in process.stdout:
+            if not line.endswith("\n"):  # the process died while writing
+                break
+            message = json.loads(line)
+            if "error" in message and (error := restored(*message["error"])):
+                raise error
+            if "done" in message:
+                return columns, rows, True
+            columns = message.get("columns", columns)
+            rows += [tuple(_unpacked(value) for value in row) for row in message.get("rows", ())]
     return columns, rows, False
 
 
 def _ending(code: int) -> str:
     ending = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
     return f"{ending}, usually for lack of memory"
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timedelta": lambda parts: timedelta(*parts),
+    "Decimal": Decimal,
+    "UUID": UUID,
+    "bytes": bytes.fromhex,
+    "tuple": lambda items: tuple(map(_unpacked, items)),
+    "dict": lambda pairs: {_unpacked(key): _unpacked(value) for key, value in pairs},
+    "str": str,
+}
+"""Functions that rebuild a value from its JSON form; each key is the name of the value's type."""
+
+
+def _packed(value: Any) -> Any:
+    """Return the value in a form that JSON can represent; `_unpacked` restores the value."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_packed(item) for item in value]
+    return {_type_name(value): next(_parts(value))}
+
+
+def _type_name(value: Any) -> str:
+    name = type(value).__name__
+    return name if name in _READ else "str"
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield [[_packed(key), _packed(item)] for key, item in value.items()]
+    elif isinstance(value, tuple):
+        yield [_packed(item) for item in value]
+    elif isinstance(value, datetime | date | time):
+        yield value.isoformat()
+    elif isinstance(value, timedelta):
+        yield [value.days, value.seconds, value.microseconds]
+    elif isinstance(value, bytes | bytearray):
+        yield bytes(value).hex()
+    else:
+        yield str(value)
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unpacked(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, parts),) = value.items()
+    return _READ[kind](parts)
 
 
 if __name__ == "__main__":
