@@ -126,11 +126,10 @@ def _corrected(
         correct = partial(adjust, alpha=level or ALPHA, num_untested=num_open)
         entry = _tested(own, looks, correct, num_open)
         if family == PRIMARY:
-            if not level:
-                # A first entry without a share of its own blocks itself.
-                least, by = blocking or (1.0, entries[rank].entry)
+            if not level and blocking:
                 entry = [
-                    replace(one, p_value=max(one.p_value, least), blocked_by=by) for one in entry
+                    replace(one, p_value=max(one.p_value, blocking[0]), blocked_by=blocking[1])
+                    for one in entry
                 ]
             holds = not untested and all(map(_is_decided, own, entry))
             carried = level if holds else 0.0

@@ -272,6 +272,12 @@ def check_weights(expects: Sequence[Expectation]) -> None:
             "a weight for every entry without `predicts`, with the sum 1, or no weight",
             "add or correct the weights, or remove all for tests in the order of the entries",
         )
+    if weights and not weights[0]:
+        raise SpecError(
+            "expects", "the weight 0 for the first tested entry",
+            "a positive one, because no earlier entry passes its share on to this one",
+            "give it a share, or place it after another entry",
+        )  # fmt: skip
     if without is not None:
         raise SpecError(
             f"expects[{without}].weight", expects[without].weight,

@@ -41,6 +41,9 @@ def test_every_shipped_study_is_good_and_compiles(name):
 
 EXPECTED = {"better": "yarn-tuned", "than": ["pi", "none"], "benchmark": "passkey"}
 NOT_WORSE: dict[str, Any] = {"better": None, "not_worse": "yarn-tuned"}
+SHARED_BY_NONE = [
+    EXPECTED | {"than": [other], "weight": weight} for weight, other in enumerate(("pi", "none"))
+]
 FEW: list[Any] = ["none", "pi", {"name": "yarn", "tuned": True}]
 PASSKEY = {"name": "passkey", "profile": "tiny", "lengths": [128, 256]}
 
@@ -207,6 +210,7 @@ APART = [
         (expecting(metric="margin"), ["expects[0].metric: got margin", "none but the default"]),
         (expecting(among=["pi-tuned"]), ["expects[0].among: got pi-tuned"]),
         (expecting(weight=0.5), ["expects: got 1 weights", "the sum 0.5"]),
+        ({"expects": SHARED_BY_NONE}, ["expects: got the weight 0 for the first tested entry"]),
         ({"expects": [EXPECTED, EXPECTED]}, ["expects[1]: got the comparison", "expects[0] names"]),
         (expecting(base_model="llama"), ["expects[0].base_model: got", "write 'toy_llama'"]),
         (expecting(worse="pi"), ["expects[0].better: got `better` and `worse`"]),
