@@ -58,7 +58,9 @@ class Expectation(Section):
     """Names of the variants to compare with. Each of them is compared separately."""
     to: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Names of the variants to compare with, for `equal`. Each of them is compared separately."""
-    within: str | None = Field(default=None, max_length=_MAX_NAME)
+    within: str | None = Field(
+        default=None, max_length=_MAX_NAME, strict=False, coerce_numbers_to_str=True
+    )
     """Margin of `not_worse` and `equal` with its unit: "0.02 accuracy", "0.01 nats", or, for
     perplexities, "2 %" of the other variant's."""
     among: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)

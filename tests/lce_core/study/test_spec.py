@@ -204,6 +204,7 @@ APART = [
         (expecting(better=None, equal="yarn-tuned"), ["expects[0].to: got `than`"]),
         (expecting(within="0.1 accuracy"), ["expects[0].within: got", "none for other entries"]),
         (expecting(**NOT_WORSE), ["expects[0].within: got no margin"]),
+        (expecting(**NOT_WORSE, within=0.1), ["got 0.1; expected a positive number and the unit"]),
         (expecting(**NOT_WORSE, within="2 %"), ["expects[0].within: got", "the unit accuracy"]),
         (expecting(**NOT_WORSE, within="0 accuracy"), ["expects[0].within: got", "positive"]),
         (expecting(lengths=[512, 500]), ["expects[0].lengths: got", "passkey at 500 tokens"]),
