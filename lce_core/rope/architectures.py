@@ -128,14 +128,13 @@ ARCHITECTURES = {
 }
 """Supported architectures; keys are the `model_type` of config.json."""
 
-_LATENT = "keys that are cached per head; this model caches a latent (MLA) and rotates part of it"
 _RECURRENT = "softmax attention in every layer; some layers of this model are recurrent or linear"
 REASONS = {
     "chatglm": "a model type of transformers, such as glm, to which GLM-4 was converted",
     "cohere2": "RoPE in layers with full attention, which methods extend; this model rotates only"
     " in layers with a sliding window",
-    "deepseek_v2": _LATENT,
-    "deepseek_v3": _LATENT,
+    "deepseek_v3": "keys that are cached per head; this model caches a latent (MLA) and rotates a"
+    " part of it",
     "falcon": "attention through AttentionInterface; this model's layers compute their own",
     "falcon_mamba": _RECURRENT,
     "gemma2": "scores without a soft cap, because fused attention kernels compute none",
@@ -145,7 +144,6 @@ REASONS = {
     " others have no RoPE",
     "mamba": _RECURRENT,
     "mamba2": _RECURRENT,
-    "minicpm3": _LATENT,
     "ministral3": "queries that depend on positions through RoPE alone; this model also multiplies"
     " them by a factor that grows with the position",
     "opt": "RoPE; this model has learned position embeddings",

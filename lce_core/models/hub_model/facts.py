@@ -7,6 +7,7 @@ is raised here, before weights are downloaded, if methods cannot be applied to t
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -210,7 +211,7 @@ def _refuse(obstacles: Iterator[tuple[str, str, str]], config: Config, where: st
         given = config.get(key)
         raise SpecError(
             f"{where}: {key}",
-            "nothing" if given is None else repr(given),
+            "nothing" if given is None else textwrap.shorten(repr(given), 120),
             f"a model to which methods can be applied: {needed}",
             f"name another model{instead}",
         )
@@ -309,6 +310,9 @@ def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str
 
     The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
     """
+    text = config.get("text_config")
+    if isinstance(text, Mapping) and (reason := _lacks(text)):
+        yield "text_config", reason, ""
     for key in _MULTIMODAL_KEYS:
         if config.get(key) is not None:
             yield key, "a text-only model", ", such as a checkpoint of its language model"
@@ -333,7 +337,17 @@ def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str
         yield from _windows(config, architecture)
     else:
         known = f"a model type that was compared with transformers ({', '.join(ARCHITECTURES)})"
-        yield "model_type", REASONS.get(str(config.get("model_type")), known), ""
+        yield "model_type", _lacks(config) or known, ""
+
+
+def _lacks(config: Config) -> str | None:
+    """Return what methods need and this kind of model does not have, if that is known."""
+    kinds = config.get("layer_types")
+    if config.get("kv_lora_rank"):
+        return REASONS["deepseek_v3"]
+    if isinstance(kinds, list) and "linear_attention" in kinds:
+        return REASONS["qwen3_next"]
+    return REASONS.get(str(config.get("model_type")))
 
 
 def _windows(config: Config, architecture: Architecture) -> Iterator[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ import pytest
 from lce.keeping.certifying import certify
 from lce_core.errors import DataError, SpecError
 from lce_core.export.runtimes import READERS, Reading, Stated, certified, read_stated
-from tests.support.published_configs import CONFIGS, LLAMA2, ODD, YARN_2
+from tests.support.published_configs import CONFIGS, LLAMA2, ODD, REFUSED, YARN_2
 from tests.support.repository import ROOT
 
 MEASURED = json.loads(Path(__file__).with_name("runtimes.json").read_text(encoding="utf-8"))
@@ -68,6 +68,14 @@ def test_the_page_states_each_verdict(name, tmp_path):
         else:
             cells.append("agrees" if found.field is None else f"`{found.field}`")
     assert f"| {name} | {' | '.join(cells)} |" in PAGE
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_page_states_why_a_model_is_refused(name, tmp_path):
+    with pytest.raises(SpecError) as refused:
+        stated(tmp_path, REFUSED[name])
+    assert len({*CONFIGS, *REFUSED}) == 52
+    assert f"| {name} | {refused.value.expected.partition(': ')[2]} |" in PAGE
 
 
 def test_the_page_names_the_versions_whose_source_was_read():
