@@ -1,20 +1,21 @@
 """Checks that every plug-in must pass: source, description, evidence, identity.
 
 Reference values must be literals: a value that the plug-in's file computes agrees with the code
-under test by construction. `_faults` parses the source, because the number alone does not show how
-it was computed.
+under test by construction. The number alone does not show how it was computed, so `_faults` parses
+the source.
 """
 
 from __future__ import annotations
 
 import ast
+import cProfile
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from types import FrameType
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,10 @@ def check_identity(
 def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
     """Check one reference value; return True if the plug-in's own code computed it."""
     assert evidence.origin, f"{evidence}: no origin"
-    answer, files = _traced(computation(plugin, evidence))
+    profile = cProfile.Profile()
+    answer = profile.runcall(computation(plugin, evidence))
+    codes = [entry.code for entry in profile.getstats()]
+    files = {code.co_filename for code in codes if isinstance(code, CodeType)}
     assert _agree(answer, evidence.expected, evidence.tolerance), (
         f"EVIDENCE: got {answer!r}; expected {evidence.expected!r} ({evidence.origin})"
     )
@@ -107,39 +111,19 @@ def own_files(plugin: type[Plugin]) -> set[str]:
     If one is in an `__init__.py` or in a folder whose name starts with "_", all files below that
     folder count. Files of the public base classes, such as `Method`, do not count.
     """
-    kind_files = {sys.modules[base.__module__].__file__ for base in _public(plugin)}
+    room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
+    public = {Plugin, *(one for one in vars(room).values() if isinstance(one, type))}
+    public_modules = {base.__module__ for base in plugin.__mro__ if base in public}
     found: set[str] = set()
     for base in plugin.__mro__:
         file = getattr(sys.modules.get(base.__module__), "__file__", None)
-        if not issubclass(base, Plugin) or file is None or file in kind_files:
+        if not issubclass(base, Plugin) or file is None or base.__module__ in public_modules:
             continue
         path = Path(file)
         folder = path.parent
         family = path.name == "__init__.py" or folder.name.startswith("_")
         found |= {str(one) for one in folder.rglob("*.py")} if family else {file}
     return found
-
-
-def _public(plugin: type[Plugin]) -> list[type]:
-    room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
-    offered = {value for value in vars(room).values() if isinstance(value, type)}
-    return [base for base in plugin.__mro__ if base in offered or base is Plugin]
-
-
-def _traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
-    files: set[str] = set()
-
-    def seen(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            files.add(frame.f_code.co_filename)
-
-    before = sys.getprofile()
-    sys.setprofile(seen)
-    try:
-        answer = call()
-    finally:
-        sys.setprofile(before)
-    return answer, files
 
 
 def _agree(answer: Any, expected: Any, tolerance: float) -> bool:
@@ -154,16 +138,19 @@ def _agree(answer: Any, expected: Any, tolerance: float) -> bool:
 
 
 def _faults(file: Path) -> Iterator[str]:
-    """Yield an error message for each value of EVIDENCE that the file computes.
-
-    Also yield one for an EVIDENCE without values, and for each counted value that is no integer.
-    """
+    """Yield an error message for each value of EVIDENCE that the file computes."""
     stated = [*filter(None, map(_stated, ast.walk(ast.parse(file.read_bytes()))))]
     found = [list(_expected(values, {})) for values in stated]
     if not all(found) or not found:
         yield f"{file.name} states no reference value: call one of {', '.join(_PLACES)} there"
     for value, origin in chain.from_iterable(found):
-        yield from _of_value(value, origin)
+        if not _is_figure(value):
+            yield f"{ast.unparse(value)} is computed; write the number itself"
+        elif _COUNTED.search(origin) and any(map(_is_float, [value, *getattr(value, "elts", ())])):
+            yield (
+                f"{ast.unparse(value)} is not a whole number, although its origin says that it was"
+                " counted"
+            )
 
 
 def _stated(statement: ast.AST) -> ast.expr | None:
@@ -176,14 +163,6 @@ def _stated(statement: ast.AST) -> ast.expr | None:
         ):
             return value
     return None
-
-
-def _of_value(value: ast.expr, origin: str) -> Iterator[str]:
-    text = ast.unparse(value)
-    if not _is_figure(value):
-        yield f"{text} is computed; write the number itself"
-    elif _COUNTED.search(origin) and not _is_whole(value):
-        yield f"{text} is not a whole number, although its origin says that it was counted"
 
 
 def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple[ast.expr, str]]:
@@ -214,16 +193,15 @@ def _argument(call: ast.Call, name: str, place: int) -> ast.expr:
 
 
 def _bindings(loop: ast.comprehension) -> dict[str, list[ast.expr]]:
-    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-    rows = loop.iter.elts if isinstance(loop.iter, ast.Tuple | ast.List) else []
-    found: dict[str, list[ast.expr]] = {}
-    for place, name in enumerate(_names(names)):
-        for row in rows:
-            alone = not isinstance(loop.target, ast.Tuple)
-            found.setdefault(name, []).append(
-                row if alone or not isinstance(row, ast.Tuple) else row.elts[place]
-            )
-    return found
+    target, rows = loop.target, getattr(loop.iter, "elts", [])
+    if not rows:
+        return {}
+    if not isinstance(target, ast.Tuple):
+        return {_name(target): rows}
+    return {
+        _name(name): [row.elts[place] if isinstance(row, ast.Tuple) else row for row in rows]
+        for place, name in enumerate(target.elts)
+    }
 
 
 def _resolved(node: ast.expr, bound: dict[str, list[ast.expr]]) -> list[ast.expr]:
@@ -233,10 +211,6 @@ def _resolved(node: ast.expr, bound: dict[str, list[ast.expr]]) -> list[ast.expr
 def _is_figure(node: ast.expr) -> bool:
     """Return True for a constant, a fraction of whole numbers, or a collection of these."""
     match node:
-        case ast.Constant():
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
-            return True
         case ast.BinOp(
             op=ast.Div(), left=ast.Constant(value=int()), right=ast.Constant(value=int())
         ):
@@ -244,22 +218,14 @@ def _is_figure(node: ast.expr) -> bool:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return all(map(_is_figure, parts))
         case ast.Dict(keys=keys, values=values):
-            return all(key is not None and _is_figure(key) for key in keys) and all(
-                map(_is_figure, values)
-            )
+            return all(key is not None and _is_figure(key) for key in [*keys, *values])
+        case ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
     return False
 
 
-def _is_whole(node: ast.expr) -> bool:
-    """Return True if no part of the value is a float literal; 3 / 8 counts as whole numbers."""
-    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
-    return not any(
-        isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts
-    )
-
-
-def _names(nodes: list[ast.expr]) -> list[str]:
-    return [_name(node) for node in nodes]
+def _is_float(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)
 
 
 def _name(node: ast.expr) -> str:
