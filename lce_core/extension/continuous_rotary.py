@@ -3,17 +3,15 @@
 The scale t extends the trained context t-fold. The equation's right-hand side contains a network of
 two matrices, which training learns. At inference, the frequencies of all scales are integrated once
 for the given weights. In training, each row has its own scale and real-valued positions, drawn from
-the row's seed; one integration serves all rows of a forward pass.
-
-Integration always runs in float64 on the CPU: a few thousand operations on about a hundred numbers
-each are too little work for a GPU.
+the row's seed. Integration runs in float64 on the CPU: a few thousand operations on about a hundred
+numbers each are too little work for a GPU.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,13 +24,6 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
     from lce_core.methods.clex import Clex
-
-Derivative = Callable[[float, Tensor], Tensor]
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": nn.functional.silu,
-    "tanh": torch.tanh,
-}
 
 
 class ContinuousRotary(RequestRotary):
@@ -76,11 +67,7 @@ class ContinuousRotary(RequestRotary):
     def forward(
         self, x: Tensor, position_ids: Tensor, _layer_type: str | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine (batch or 1, tokens, rotary_dim), as RequestRotary does.
-
-        In training mode after `begin_rows`, each row has its own frequencies and positions.
-        Gradients reach the network.
-        """
+        """Return cosine and sine (batch or 1, tokens, rotary_dim); gradients reach the network."""
         seeds = self._seeds if self.training else None
         if self.table is None or (seeds is None and not torch.is_grad_enabled()):
             return super().forward(x, position_ids)
@@ -88,17 +75,21 @@ class ContinuousRotary(RequestRotary):
         if seeds is None:
             scales, positions = [self.method.scale_at(self.lengths)], position_ids.double()
         else:
-            scales, positions = self._sample(seeds, x, position_ids)
+            assert len(seeds) == len(x), f"begin_rows got {len(seeds)} seeds for {len(x)} rows"
+            largest = self.method.largest_scale(self.lengths)
+            rows = [sample_row(int(seed), self.lengths, largest) for seed in seeds]
+            scales, drawn = [row[0] for row in rows], np.stack([row[1] for row in rows])
+            sampled = torch.from_numpy(drawn).to(x.device)
+            positions = sampled.gather(1, position_ids.expand(len(x), -1))
         inv_freq = self.frequencies(max(scales))[[scale - 1 for scale in scales]]
         return self._of(positions[..., None], inv_freq.to(x.device)[:, None], x)
 
     def frequencies(self, largest: int) -> Tensor:
-        """Return inverse frequencies (largest, pairs) of scales 1..largest, float64 on the CPU.
-
-        Row 0, scale 1, equals the base model's frequencies. The result is differentiable.
-        """
+        """Return inverse frequencies (largest, pairs) of scales 1..largest, float64 on the CPU."""
         up, down = (weights.to("cpu", torch.float64) for weights in (self.up, self.down))
-        activate = _ACTIVATIONS[self.method.activation]
+        activations: dict[str, Callable[[Tensor], Tensor]]
+        activations = {"silu": nn.functional.silu, "tanh": torch.tanh}
+        activate = activations[self.method.activation]
 
         def derivative(scale: float, learned: Tensor) -> Tensor:
             # The network's input is log theta(t) + log theta_ntk(t), where log theta(t) is the
@@ -124,28 +115,9 @@ class ContinuousRotary(RequestRotary):
             self._integrated = up, down, found
         return self._integrated[-1]
 
-    def _sample(
-        self, seeds: NDArray[np.uint64], x: Tensor, position_ids: Tensor
-    ) -> tuple[list[int], Tensor]:
-        """Draw each row's scale, and its positions (rows, tokens), float64 on the device of `x`."""
-        assert len(seeds) == len(x), f"begin_rows got {len(seeds)} seeds for {len(x)} rows"
-        largest = self.method.largest_scale(self.lengths)
-        rows = [sample_row(int(seed), self.lengths, largest) for seed in seeds]
-        sampled = torch.from_numpy(np.stack([row.positions for row in rows])).to(x.device)
-        return [row.scale for row in rows], sampled.gather(1, position_ids.expand(len(x), -1))
 
-
-@dataclass(frozen=True, eq=False)
-class SampledRow:
-    """Random scale and token positions of one training row of CLEX."""
-
-    scale: int
-    positions: NDArray[np.float64]
-    """Position of each token (tokens,): ascending from 0, less than scale * trained context."""
-
-
-def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
-    """Draw a scale t from 1..largest, and a position for every token of a row of L tokens.
+def sample_row(seed: int, lengths: ContextLengths, largest: int) -> tuple[int, NDArray[np.float64]]:
+    """Draw a scale t from 1..largest, and ascending positions (tokens,) of a row of L tokens.
 
     Positions are drawn from 0..L * t - 1 without replacement; the first and the last of these are
     always chosen. If the row is longer than the trained context C, all positions are divided by
@@ -157,11 +129,15 @@ def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
     last = length * scale - 1
     inner = rng.choice(last - 1, size=length - 2, replace=False, shuffle=False) + 1
     positions = np.concatenate(([0], np.sort(inner), [last]))
-    return SampledRow(scale, positions / max(1.0, length / lengths.trained))
+    return scale, positions / max(1.0, length / lengths.trained)
 
 
 def integrate(
-    derivative: Derivative, start: Tensor, time: float, units: int, steps_per_unit: int
+    derivative: Callable[[float, Tensor], Tensor],
+    start: Tensor,
+    time: float,
+    units: int,
+    steps_per_unit: int,
 ) -> Tensor:
     """Integrate and return states (1 + units, *state) at time, time + 1, .., time + units.
 

@@ -4,18 +4,18 @@ A request is a prompt with its answer, a window of text to score, or a training 
 chooses the RoPE table from the request's length alone. Passes with and without a cache therefore
 agree, and no result depends on earlier requests. The table is float64 and not a module buffer, so
 casting a model never rounds it. The square of the table's attention factor multiplies the softmax
-scaling, which acts on whole heads even with partial rotary. Tokens that a method inserts are added
-to the input and removed from the output.
+scaling, which acts on whole heads even with partial rotary.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache, PreTrainedModel
 
 from lce_core.attention import LayerAttention
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
@@ -30,45 +30,33 @@ from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import activate
 from lce_core.methods import Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
-from lce_core.models import LocalLayers
+from lce_core.models import LanguageModel, LocalLayers
+from lce_core.recipe import TrainPositions
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-if TYPE_CHECKING:
-    from transformers import DynamicCache, PreTrainedModel
 
-    from lce_core.recipe import TrainPositions
-
-
+@dataclass(eq=False, repr=False)
 class ExtendedModel:
     """A model with a method applied; created by `lce_core.extension.extending.extend`."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        method: Method,
-        geometry: RopeGeometry,
-        target: int,
-        kernel: str,
-        rotary: RequestRotary,
-        *,
-        training: bool = False,
-        inserter: Inserter | None = None,
-        positions: TrainPositions = "exact",
-        local: LocalLayers | None = None,
-    ) -> None:
-        self.model, self.method, self.geometry = model, method, geometry
-        self.trained, self.target = geometry.trained_context, target
-        self.kernel = kernel
-        self.training = training
-        self.inserter = inserter
-        """Inserts the method's own tokens (landmarks) into texts; None if the method has none."""
-        self._num_layers: int = model.config.num_hidden_layers
-        self._positions = positions
-        self._local = local
+    model: PreTrainedModel
+    method: Method
+    base_model: LanguageModel
+    target: int
+    kernel: str
+    rotary: RequestRotary
+    training: bool
+    inserter: Inserter | None
+    """Inserts the method's own tokens (landmarks) into texts; None if the method has none."""
+    positions: TrainPositions
+
+    def __post_init__(self) -> None:
+        self.geometry, config = self.base_model.geometry, self.model.config
+        self.trained = self.geometry.trained_context
+        self._num_layers: int = config.num_hidden_layers
         # Gemma 3 divides scores by the square root of its own number, Granite has its own factor.
-        divisor = getattr(model.config, "query_pre_attn_scalar", geometry.head_dim)
-        self._score_factor = getattr(model.config, "attention_multiplier", divisor**-0.5)
-        self._rotary = rotary
+        divisor = getattr(config, "query_pre_attn_scalar", self.geometry.head_dim)
+        self._score_factor = getattr(config, "attention_multiplier", divisor**-0.5)
         self._graphs: TokenGraphs | None = None
 
     @property
@@ -77,11 +65,8 @@ class ExtendedModel:
         return self.model.dtype in HALF
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
-        """Return True if requests of both lengths give the same results for the shorter text.
-
-        Always False in half precision, where rounding can change scores.
-        """
-        if self.coarse:
+        """Return True if requests of both lengths give the same results for the shorter text."""
+        if self.coarse:  # rounding can change scores
             return False
         first, second = (
             ContextLengths(self.trained, self.target, tokens) for tokens in (shorter, longer)
@@ -89,10 +74,7 @@ class ExtendedModel:
         return begins_alike(self.method, self.geometry, self._num_layers, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
-        """Set the RoPE table and attention scheme for a text, before its first forward pass.
-
-        `num_tokens` counts prompt plus answer, without inserted tokens.
-        """
+        """Set RoPE table and attention for a text of `num_tokens`, without inserted tokens."""
         activate(self.kernel)
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         self._row_lengths = lengths
@@ -114,15 +96,15 @@ class ExtendedModel:
                 "evaluate shorter contexts, or raise target_context",
             )
         layers = self._layers(lengths)
-        if self._positions != "exact" and self._positions != "pose":
+        if self.positions != "exact" and self.positions != "pose":
             rounded = {
-                one: replace(one, table=replace(one.table, positions=self._positions))
+                one: replace(one, table=replace(one.table, positions=self.positions))
                 for one in {*layers}
             }
             layers = tuple(rounded[one] for one in layers)
         rotated = next((one.table for one in layers if one.table.rotates), layers[0].table)
-        self._rotary.begin(rotated, self._expanded(num_tokens))
-        self._rotary.factors = tuple(one.table.attention_factor for one in layers)
+        self.rotary.begin(rotated, self._expanded(num_tokens))
+        self.rotary.factors = tuple(one.table.attention_factor for one in layers)
         decoder: Any = self.model.model
         for module, own in zip(decoder.layers, layers, strict=True):
             scaling = self._score_factor * own.table.attention_factor**2
@@ -140,7 +122,7 @@ class ExtendedModel:
             lengths,
             self._num_layers,
             training=self.training,
-            local=self._local,
+            local=self.base_model.local,
         )
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
@@ -156,7 +138,7 @@ class ExtendedModel:
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
+        self._graphs = TokenGraphs(self.model.get_decoder(), self.rotary, recorder)
 
     @property
     def replayed_tokens(self) -> int:
@@ -170,25 +152,24 @@ class ExtendedModel:
     ) -> None:
         """Prepare the next forward pass, over training rows with these seeds.
 
-        Args:
-          bounds: `PackedRows.document_bounds`, if tokens see only their own document.
-          positions: (rows, tokens); None draws them if they are random. Attention schemes ignore
-            them, and count from the start of each document if there are bounds.
+        `bounds` are `PackedRows.document_bounds`, if tokens see only their own document. Positions
+        (rows, tokens) of None are drawn if they are random. Attention schemes ignore them, and
+        count from the start of each document if there are bounds.
         """
         decoder: Any = self.model.model
         for module in decoder.layers:
             module.self_attn.lce_documents = bounds
         if positions is not None:
-            self._rotary.begin_rows(seeds, positions)
+            self.rotary.begin_rows(seeds, positions)
             return
         drawn = [self._row_positions(int(seed)) for seed in seeds]
         rows = [positions for positions in drawn if positions is not None]
-        self._rotary.begin_rows(seeds, np.stack(rows) if rows else None)
+        self.rotary.begin_rows(seeds, np.stack(rows) if rows else None)
 
     def _row_positions(self, seed: int) -> NDArray[np.int64] | None:
         if not self.training:
             return None
-        pose = self._positions == "pose"
+        pose = self.positions == "pose"
         return row_positions(self.method, self._row_lengths, seed, pose=pose)
 
     def hidden_states(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
@@ -210,10 +191,8 @@ class ExtendedModel:
 
     @property
     def mixes_lengths(self) -> bool:
-        """True if texts of several lengths can be decoded together in a RaggedCache.
-
-        Texts of different lengths would get inserted tokens at different decoding steps.
-        """
+        """True if texts of several lengths can be decoded together in a RaggedCache."""
+        # Texts of different lengths would get inserted tokens at different decoding steps.
         return self.inserter is None and not self.coarse
 
     def packed_states(
@@ -221,10 +200,8 @@ class ExtendedModel:
     ) -> torch.Tensor:
         """Process tokens of several texts as one row; return hidden states (tokens, hidden_size).
 
-        Args:
-          positions: (tokens,) position of each token in its own text.
-          mask: (tokens, cached + tokens) bool, True for the keys that a token sees, its own
-            included.
+        `positions` (tokens,) count in each token's own text. `mask` (tokens, cached + tokens) is
+        True for the keys that a token sees, its own included.
         """
         decoded = self.model.get_decoder()(
             input_ids=ids[None],
@@ -268,7 +245,14 @@ def checked_layers(
     layers = layers_of(method, geometry, lengths, num_layers, training=training)
     distinct = {*layers}
     for layer in distinct:
-        _check_pairs(method, geometry, layer.table)
+        num_frequencies = layer.table.inv_freq.shape[-1]
+        if num_frequencies != geometry.num_pairs:
+            raise SpecError(
+                method.plugin_name,
+                f"{num_frequencies} frequencies",
+                f"one frequency for each of the {geometry.num_pairs} pairs",
+                "compute as many frequencies as geometry.num_pairs",
+            )
         check_heads(layer.table, geometry.num_heads, geometry.num_kv_heads)
     if len(distinct) > 1 and method.rotary is not None:
         raise SpecError(
@@ -292,13 +276,3 @@ def checked_layers(
         return layers
     full = {one: one if one.scheme else replace(one, scheme=FullCausal()) for one in {*layers}}
     return tuple(full[layer] for layer in layers)
-
-
-def _check_pairs(method: Method, geometry: RopeGeometry, table: RopeTable) -> None:
-    if table.inv_freq.shape[-1] != geometry.num_pairs:
-        raise SpecError(
-            method.plugin_name,
-            f"{table.inv_freq.shape[-1]} frequencies",
-            f"one frequency for each of the {geometry.num_pairs} pairs",
-            "compute as many frequencies as geometry.num_pairs",
-        )

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 from lce_core.attention.registered import ATTENTION, PACKAGE, STOCK, TORCH_FLASH
 from lce_core.attention.rotary import keep_precision
@@ -26,15 +27,9 @@ from lce_core.extension.kernels import activate, choose
 from lce_core.extension.learned import make_rotary
 from lce_core.methods import Method, check_local, check_schemes
 from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry
-from lce_core.rope.architectures import ARCHITECTURES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from transformers import PreTrainedModel
-
-    from lce_core.recipe import Kernel, Rotation, TrainPositions
+from lce_core.recipe import Kernel, Rotation, TrainPositions
+from lce_core.rope import ContextLengths
+from lce_core.rope.architectures import ARCHITECTURES, Architecture
 
 _FUNCTIONS = {
     "sdpa": STOCK,
@@ -62,35 +57,26 @@ def extend(
 ) -> ExtendedModel:
     """Apply `method` to `model` in place; call `begin_request` before the first forward pass.
 
-    The model should already have its final device and dtype, which determine the kernel. It gets
-    its own copy of the configuration object, so that other models are not affected.
+    The model should already have its final dtype, which determines the kernel.
 
     Args:
       target: context in tokens that the study extends to.
       compute_dtype: dtype in which attention computes, if autocast makes it differ from the
         weights' dtype.
       device: device to which the caller will move the model; None if it is already there.
-      training: True uses the attention scheme that the method defines for training.
       learned: file with trained values of the parameters that the method adds (CLEX's network);
         `seed` draws their initial values.
       rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
         in transformers, where most architectures round cosines to the model's dtype.
-      positions: rounding of positions when angles are computed (`RopeTable.positions`), or "pose"
-        for training rows with the positions of PoSE (`lce_core.methods._training_positions`).
     """
     geometry = base_model.geometry
-    _check_model(model, geometry)
-    _check_windows(model, base_model)
+    local, num_layers = base_model.local, model.config.num_hidden_layers
+    architecture = _checked_architecture(model, base_model)
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
-    local = base_model.local
     if local is not None:
         check_local(method, pose=positions == "pose")
-    num_layers, architecture = (
-        model.config.num_hidden_layers,
-        ARCHITECTURES[model.config.model_type],
-    )
     check_schemes(method, geometry, lengths, num_layers, sinks=architecture.sinks)
     layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
@@ -108,36 +94,27 @@ def extend(
     rotary.attach(decoder.layers)
     _copy_configuration(model)
     if local is None and getattr(model.config, "sliding_window", None):
-        # The window is at least as long as the trained context (`_check_model`), so it never acted.
+        # The window is at least as long as the trained context, so it never acted.
         model.config.sliding_window = None
-    _scale_logits(model)
+    factor = getattr(model.config, "logit_scale", 1.0) / getattr(model.config, "logits_scaling", 1)
+    if factor != 1.0:
+        # Cohere and Granite scale logits by it, but lce calls decoder and head apart, and training
+        # computes the loss from the head's weight.
+        decoder.norm.register_forward_hook(lambda _norm, _given, states: states * factor)
     model.set_attn_implementation(ATTENTION if schemes else _FUNCTIONS[name])
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
     return ExtendedModel(
-        model,
-        method,
-        geometry,
-        target,
-        name,
-        rotary,
-        training=training,
-        inserter=inserter,
-        positions=positions,
-        local=local,
+        model, method, base_model, target, name, rotary, training, inserter, positions
     )
 
 
 def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: torch.dtype) -> str:
-    """Let a model without a method compute attention with `kernel`; return the kernel's name.
-
-    If torch selects the kernel, the model keeps transformers' function: "sdpa", or "eager" if it
-    has attention sinks.
-    """
+    """Let a model without a method compute attention with `kernel`; return the kernel's name."""
     name = choose(on, dtype, kernel)
     activate(name)
     if name == "sdpa":
-        return str(model.config._attn_implementation)
+        return str(model.config._attn_implementation)  # "eager" if the model has attention sinks
     if ARCHITECTURES[model.config.model_type].sinks:
         raise SpecError(
             "kernel",
@@ -153,36 +130,15 @@ def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: 
 def _copy_configuration(model: PreTrainedModel) -> None:
     # Modules share one configuration object, which other models may share too.
     shared, own = model.config, copy.deepcopy(model.config)
-    modules: Iterator[Any] = model.modules()
-    for module in modules:
+    module: Any
+    for module in model.modules():
         if getattr(module, "config", None) is shared:
             module.config = own
 
 
-def _scale_logits(model: PreTrainedModel) -> None:
-    """Let the decoder multiply states by the factor with which Cohere and Granite scale logits.
-
-    lce calls decoder and head apart, and training computes the loss from the head's weight.
-    """
-    factor = getattr(model.config, "logit_scale", 1.0) / getattr(model.config, "logits_scaling", 1)
-    if factor != 1.0:
-        decoder: Any = model.model
-        decoder.norm.register_forward_hook(lambda _norm, _given, states: states * factor)
-
-
-def _check_windows(model: PreTrainedModel, base_model: LanguageModel) -> None:
-    full_every = ARCHITECTURES[model.config.model_type].full_every
-    if full_every is not None and base_model.local is None:
-        raise SpecError(
-            f"{type(base_model).__name__}.local",
-            f"None for a model of type {model.config.model_type}",
-            "its layers with a sliding window",
-            "return a LocalLayers from `local`, or use hub_model",
-        )
-
-
-def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    config = model.config
+def _checked_architecture(model: PreTrainedModel, base_model: LanguageModel) -> Architecture:
+    """Return the model's architecture; raise SpecError if it differs from the base model's."""
+    config, geometry = model.config, base_model.geometry
     if config.model_type not in ARCHITECTURES:
         raise SpecError(
             type(model).__name__,
@@ -223,3 +179,11 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
                 f"{expected!r}, the value of the base model",
                 "check that the folder has the weights of this base model, without scaled RoPE",
             )
+    if architecture.full_every is not None and base_model.local is None:
+        raise SpecError(
+            f"{type(base_model).__name__}.local",
+            f"None for a model of type {config.model_type}",
+            "its layers with a sliding window",
+            "return a LocalLayers from `local`, or use hub_model",
+        )
+    return architecture

@@ -6,17 +6,15 @@ The token follows every `block - 1` tokens of text. "Expanded" means with insert
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import PreTrainedModel
 
 from lce_core.errors import SpecError
 from lce_core.methods import TokenInsertion
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 TOKEN_ID = "landmark_token_id"
 """Key of config.json with the id of the inserted token, so that checkpoints store the id."""
@@ -24,7 +22,7 @@ TOKEN_ID = "landmark_token_id"
 
 @dataclass(frozen=True)
 class Inserter:
-    """Insert the method's token (a landmark, say) after every `block - 1` tokens of text."""
+    """Insert the method's token into texts."""
 
     insertion: TokenInsertion
     token: int
@@ -40,10 +38,9 @@ class Inserter:
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Insert the token into a chunk (batch, tokens) of text that follows `cached` tokens.
 
-        Returns:
-          The expanded ids (batch, expanded), and for each text token the index (tokens,) of the
-            hidden state that predicts the next text token: the token's own state or, at the end of
-            a block, the state of the inserted token.
+        Return the expanded ids (batch, expanded), and for each text token the index (tokens,) of
+        the hidden state that predicts the next text token: its own or, at the end of a block, that
+        of the inserted token.
         """
         first, num_tokens = cached - cached // self.insertion.block, ids.shape[1]
         expanded = ids.new_full((len(ids), self.length(first + num_tokens) - cached), self.token)
@@ -53,7 +50,6 @@ class Inserter:
         return expanded, after - 1
 
     def piece_of(self, row_length: int) -> int:
-        """Return the length of the sequences (`train_length`) into which training rows are cut."""
         text = self.insertion.train_length
         if row_length % text:
             raise SpecError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.attention import (
@@ -24,9 +24,7 @@ from transformers.utils.import_utils import is_flash_attn_2_available
 from lce_core.attention import AttentionScheme
 from lce_core.attention.flash import HALF, backend
 from lce_core.errors import SpecError
-
-if TYPE_CHECKING:
-    from lce_core.recipe import Kernel
+from lce_core.recipe import Kernel
 
 FUSED: Mapping[str, str] = {
     "aten::_scaled_dot_product_cudnn_attention": "cudnn",
@@ -80,10 +78,7 @@ def choose(
 
 
 def activate(name: str) -> None:
-    """Let torch's flash functions run FlashAttention-3 if that is the kernel, else their own.
-
-    torch has one flash implementation for the whole process, so each request calls this.
-    """
+    """Select FlashAttention-3 or 2 for the process; torch has one implementation at a time."""
     active = current_flash_attention_impl() == "FA3"
     if name == "flash3" and not active:
         activate_flash_attention_impl("FA3")

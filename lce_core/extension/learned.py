@@ -103,10 +103,7 @@ class LearnedRotary(RequestRotary):
         return self._learned.to(device)
 
     def frequencies(self) -> Tensor:
-        """Return inverse frequencies in float64: (layers, key-value heads, pairs).
-
-        Layers or heads that share frequencies have one row. The result is differentiable.
-        """
+        """Return inverse frequencies in float64: (1 or layers, 1 or key-value heads, pairs)."""
         logs = self.log_multipliers.double()
         return self._start.to(logs.device, non_blocking=True) * (self.factor * logs).exp()
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from lce_core.evidence import LLAMA2_7B, PHI2
-from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
+from lce_core.extension.continuous_rotary import ContinuousRotary, integrate, sample_row
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -147,22 +147,22 @@ def test_gradients_of_the_network_equal_differences_of_the_reference():
     largest=st.integers(1, 32),
 )
 def test_positions_of_a_row_ascend_through_the_context_of_its_scale(seed, length, trained, largest):
-    row = sample_row(seed, ContextLengths(trained, trained, length), largest)
+    scale, positions = sample_row(seed, ContextLengths(trained, trained, length), largest)
     dense = max(1.0, length / trained)
-    assert 1 <= row.scale <= largest
-    assert row.positions.shape == (length,)
-    assert (np.diff(row.positions) > 0).all()
-    assert row.positions[0] == 0
-    assert row.positions[-1] == pytest.approx((length * row.scale - 1) / dense, rel=1e-12)
-    assert row.positions[-1] < trained * row.scale
-    np.testing.assert_allclose(row.positions * dense, np.rint(row.positions * dense), atol=1e-6)
+    assert 1 <= scale <= largest
+    assert positions.shape == (length,)
+    assert (np.diff(positions) > 0).all()
+    assert positions[0] == 0
+    assert positions[-1] == pytest.approx((length * scale - 1) / dense, rel=1e-12)
+    assert positions[-1] < trained * scale
+    np.testing.assert_allclose(positions * dense, np.rint(positions * dense), atol=1e-6)
 
 
 def test_scales_and_positions_are_uniform():
     rows = [sample_row(seed, ContextLengths(16, 64, 32), 4) for seed in range(4000)]
-    shares = np.bincount([row.scale for row in rows])[1:] / len(rows)
+    shares = np.bincount([scale for scale, _ in rows])[1:] / len(rows)
     np.testing.assert_allclose(shares, 0.25, atol=0.03)  # 4 standard deviations
-    inner = np.concatenate([row.positions[1:-1] for row in rows if row.scale == 4]) * 2
+    inner = np.concatenate([positions[1:-1] for scale, positions in rows if scale == 4]) * 2
     taken = np.bincount(inner.astype(int), minlength=128)[1:-1] / (inner.size / 30)
     np.testing.assert_allclose(taken, 30 / 126, atol=0.06)
 
@@ -186,17 +186,17 @@ def begun(geometry: RopeGeometry, num_tokens: int) -> ContinuousRotary:
 def test_rows_are_turned_by_the_frequencies_of_their_scale_at_their_positions():
     seeds, rotary = [3, 1, 4, 1, 5, 9], begun(SMALL, 96)
     found = announced(rotary, seeds, 96)
-    rows: list[SampledRow] = [sample_row(seed, lengths_of(SMALL, 96), 16) for seed in seeds]
-    assert len({row.scale for row in rows}) > 3
-    for row, cos in zip(rows, found, strict=True):
-        inv_freq = reference(SMALL, rotary.up.detach(), rotary.down.detach(), row.scale)
-        expected = np.cos(np.outer(row.positions, np.tile(inv_freq, 2)))
+    rows = [sample_row(seed, lengths_of(SMALL, 96), 16) for seed in seeds]
+    assert len({scale for scale, _ in rows}) > 3
+    for (scale, positions), cos in zip(rows, found, strict=True):
+        inv_freq = reference(SMALL, rotary.up.detach(), rotary.down.detach(), scale)
+        expected = np.cos(np.outer(positions, np.tile(inv_freq, 2)))
         np.testing.assert_allclose(cos, expected, atol=5e-5)
     assert torch.equal(found[1], found[3])
 
 
 def test_rows_of_scale_1_alone_still_give_every_weight_a_gradient():
-    seeds = [s for s in range(60) if sample_row(s, lengths_of(SMALL, 64), 16).scale == 1][:2]
+    seeds = [s for s in range(60) if sample_row(s, lengths_of(SMALL, 64), 16)[0] == 1][:2]
     rotary = begun(SMALL, 64)
     rotary.begin_rows(np.array(seeds, dtype=np.uint64))
     cos, _ = rotary(torch.zeros(2, 64, 1), torch.arange(64)[None])

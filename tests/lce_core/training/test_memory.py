@@ -103,7 +103,7 @@ def _extended(
     extended = extend(model, base, method, **settings)
     inserter = extended.inserter
     extended.begin_request(inserter.piece_of(job.row_length) if inserter else job.row_length)
-    extended._rotary._skips_check = True  # it reads numbers, which are not there
+    extended.rotary._skips_check = True  # it reads numbers, which are not there
     if inserter is None:
         return rows
     tokens, weights = inserter.pieces(*(part.numpy() for part in rows))
