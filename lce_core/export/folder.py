@@ -1,9 +1,8 @@
 """Write a model's folder that stock transformers loads: weights, configuration, tokenizer, card.
 
-Weights keep their names and bits, unless another dtype is requested. The configuration states the
-method twice: in `rope_parameters` for transformers 5, and in `rope_theta` and `rope_scaling` for
-older programs, which would otherwise silently run the model without the method. The model card
-(README.md) states method, frequencies, training and origin.
+The configuration states the method twice: in `rope_parameters` for transformers 5, and in
+`rope_theta` and `rope_scaling` for older programs, which would otherwise silently run the model
+without the method.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.learned import LEARNED
 from lce_core.models import LocalLayers, read_config_json
 from lce_core.recipe import Precision
-from lce_core.registry import Source
 from lce_core.rope.stated import ORIGINAL
 from lce_core.store.identity import ID_DIGITS
 from lce_core.store.odd_files import follow_folder
@@ -44,8 +43,6 @@ _OLD_KEYS = (
 )
 """Keys of the source's config.json that are not copied. The exported file has new values for them,
 or lacks them: `auto_map`, for example, names code that is not exported."""
-_OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
-"""Keys of `rope_parameters` that older releases expect at the top level of config.json."""
 _LICENCES = {
     "MIT": "mit",
     "Apache-2.0": "apache-2.0",
@@ -64,13 +61,7 @@ def export(
 ) -> StockForm:
     """Write the model to folder `out`; return the `StockForm` of its method.
 
-    Args:
-      length: request length in tokens; required for methods whose frequencies depend on it.
-      precision: dtype of the written weights; None keeps each weight's dtype.
-
-    Raises:
-      SpecError: if `out` is not empty, or no stock configuration computes the method.
-      DataError: if the weights cannot be read.
+    `length` is as in `stock_form`. Weights keep their names and, without `precision`, their bits.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SpecError(
@@ -114,9 +105,10 @@ def export(
         source.pop("torch_dtype", None)
         written = {**source, "text_config": config, "dtype": dtype} if text else config
         _write_json(aside / "config.json", written)
-        generation = _generation(config, _ends(subject.weights), tokenizer)
+        generation = _generation(config, subject.weights, tokenizer)
         _write_json(aside / "generation_config.json", generation)
-        (aside / "README.md").write_text(_card(subject, form, dtype), encoding="utf-8")
+        card = _head(subject), _rope(subject, form), _training(subject), _lineage(subject, dtype)
+        (aside / "README.md").write_text("\n".join(card), encoding="utf-8")
         follow_folder(aside)
         for file in sorted(aside.iterdir()):
             sync(file)
@@ -162,7 +154,8 @@ def _configuration(
     # MLX reads the share of `proportional` only in rope_scaling.
     older = {key: stated[key] for key in stated if key != "rope_theta"}
     config = {key: value for key, value in source.items() if key not in _OLD_KEYS}
-    config |= {key: stated[key] for key in _OF_CONFIGURATION if key in stated}
+    # Older releases expect these keys of `rope_parameters` at the top level.
+    config |= {key: stated[key] for key in ("rope_theta", "partial_rotary_factor") if key in stated}
     if stated["rope_type"] == "llama3" or (
         config.get("model_type") == "phi3" and ORIGINAL in stated
     ):
@@ -180,29 +173,22 @@ def _configuration(
     return config
 
 
-def _ends(folder: Path) -> Any:
-    try:
-        found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found.get("eos_token_id") if isinstance(found, Mapping) else None
-
-
 def _generation(
-    config: Mapping[str, Any], ends: Any, tokenizer: PreTrainedTokenizerBase
+    config: Mapping[str, Any], weights: Path, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Any]:
-    """Return the content of generation_config.json: greedy decoding, and ids of special tokens.
-
-    Without a padding token `generate` would print a warning for every batch.
-    """
-    begin, end, pad = (
-        getattr(tokenizer, key) if config.get(key) is None else config[key]
+    """Return the content of generation_config.json: greedy decoding, and ids of special tokens."""
+    ids = {
+        key: getattr(tokenizer, key) if config.get(key) is None else config[key]
         for key in ("bos_token_id", "eos_token_id", "pad_token_id")
-    )
-    end = end if ends is None else ends
-    if pad is None:
-        pad = end[0] if isinstance(end, list) else end
-    ids = {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": pad}
+    }
+    with suppress(OSError, ValueError, AttributeError):
+        source = json.loads((weights / "generation_config.json").read_text(encoding="utf-8"))
+        if (ends := source.get("eos_token_id")) is not None:
+            ids["eos_token_id"] = ends
+    if ids["pad_token_id"] is None:
+        # Without a padding token `generate` would print a warning for every batch.
+        end = ids["eos_token_id"]
+        ids["pad_token_id"] = end[0] if isinstance(end, list) else end
     known = {key: value for key, value in ids.items() if value is not None}
     return {**known, "do_sample": False, "use_cache": True}
 
@@ -211,32 +197,24 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-def _card(subject: Subject, form: StockForm, dtype: str) -> str:
-    parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
-    parts += [_training(subject), _lineage(subject, dtype)]
-    return "\n".join(parts)
-
-
-def _front_matter(subject: Subject) -> str:
-    base = subject.base_model
-    known = _LICENCES.get(base.licence)
-    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation"]
-    if known:
-        lines += [f"license: {known}"]
-    else:
-        lines += ["license: other", f"license_name: {json.dumps(base.licence)}"]
-    if base.hub is not None:
-        lines += [f"base_model: {base.hub.repo}"]
-    lines += ["tags:", "- long-context", f"- {subject.method.plugin_name}", "---", ""]
-    return "\n".join(lines)
-
-
 def _head(subject: Subject) -> str:
     base, method = subject.base_model, subject.method
-    name = f"{base.known_as}, {subject.variant}"
     given = method.model_dump(mode="json", exclude_defaults=True)
     parameters = "".join(f", {key} {value}" for key, value in given.items())
-    return f"""# {name}
+    licence = _LICENCES.get(base.licence, f"other\nlicense_name: {json.dumps(base.licence)}")
+    hub = "" if base.hub is None else f"\nbase_model: {base.hub.repo}"
+    source = method.source
+    differs = f"\n| differs | {source.differs} |" if source.differs else ""
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+license: {licence}{hub}
+tags:
+- long-context
+- {method.plugin_name}
+---
+
+# {base.known_as}, {subject.variant}
 
 {method.summary}
 
@@ -247,7 +225,8 @@ def _head(subject: Subject) -> str:
 | trained context of the base model | {base.geometry.trained_context} tokens |
 | extended to | {subject.target_context} tokens |
 | method | {method.plugin_name}, version {method.plugin_version}{parameters} |
-{_source(method.source)}
+| source | {source.paper}, {source.place} |
+| reference | {source.reference} |{differs}
 | study | {subject.study}, variant {subject.variant} |
 
 ```python
@@ -257,13 +236,6 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
 ```
 """
-
-
-def _source(source: Source) -> str:
-    lines = [f"| source | {source.paper}, {source.place} |", f"| reference | {source.reference} |"]
-    if source.differs:
-        lines.append(f"| differs | {source.differs} |")
-    return "\n".join(lines)
 
 
 def _rope(subject: Subject, form: StockForm) -> str:

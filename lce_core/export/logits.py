@@ -29,7 +29,6 @@ _VOCABULARY, _LAYERS = 128, 8
 _EXPERTS = ("num_experts", "num_local_experts", "num_experts_per_tok")
 _DEFAULTS = ("hidden_act", "layer_norm_eps", "rms_norm_eps", "tie_word_embeddings")
 """Keys that have nothing to do with RoPE and for which programs have different defaults."""
-_DROPPED = ("architectures", "auto_map", "quantization_config")
 
 
 def write_tiny(stated: Stated, folder: Path) -> None:
@@ -37,7 +36,7 @@ def write_tiny(stated: Stated, folder: Path) -> None:
     facts, layers = stated.facts, min(_LAYERS, stated.facts.num_layers)
     grouped = facts.num_kv_heads < facts.num_heads
     config = {
-        **{key: value for key, value in stated.config.items() if key not in _DROPPED},
+        **stated.config,
         "model_type": stated.kind,
         "num_hidden_layers": layers,
         "num_attention_heads": 2,
@@ -56,6 +55,8 @@ def write_tiny(stated: Stated, folder: Path) -> None:
             if stated.config.get(key)
         },
     }
+    for key in ("architectures", "auto_map", "quantization_config"):
+        config.pop(key, None)
     folder.mkdir(exist_ok=True)
     file = folder / "config.json"
     file.write_text(json.dumps(config), encoding="utf-8")
@@ -75,20 +76,13 @@ def write_tiny(stated: Stated, folder: Path) -> None:
     file.write_text(json.dumps(config), encoding="utf-8")
 
 
-def _tokens(stated: Stated) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(_VOCABULARY, (1, min(TOKENS, stated.context)), generator=generator)
-
-
 def difference(stated: Stated, folder: Path, runtime: str) -> float | str:
-    """Return the largest difference of logits to transformers, or why the program did not run.
-
-    `folder` contains the tiny model. A text that begins with "fails" is an error of the program.
-    """
+    """Return the largest difference of logits to transformers, or why the program did not run."""
     compute = {"transformers": _own, "mlx": _mlx}.get(runtime)
     if compute is None:
         return "not run"
-    ids = _tokens(stated)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(_VOCABULARY, (1, min(TOKENS, stated.context)), generator=generator)
     with torch.inference_mode():
         theirs = load_weights(folder, torch.float32)(ids).logits
         found = compute(stated, folder, ids)
@@ -97,9 +91,9 @@ def difference(stated: Stated, folder: Path, runtime: str) -> float | str:
 
 def _own(stated: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:
     """Compute logits by lce from its float64 tables."""
-    entry: dict[str, Any] = {"name": "hub_model", "label": "tiny"}
+    entry = {"name": "hub_model", "label": "tiny", "trained_context": stated.lengths[0]}
     try:
-        base = MODELS.parse({**entry, "trained_context": stated.lengths[0]}, "").resolved(folder)
+        base = MODELS.parse(entry, "").resolved(folder)
         none = METHODS.parse({"name": "none"}, "")
         model = extend(base.load(folder, torch.float32), base, none, target=stated.context)
     except LceError as error:

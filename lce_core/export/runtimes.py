@@ -89,12 +89,7 @@ class Stated:
 
 
 def read_stated(folder: Path) -> Stated:
-    """Read the folder's config.json as transformers does.
-
-    Raises:
-      SpecError: if lce does not know the model type or rope_type.
-      DataError: if the file cannot be read, or a value is missing or unusable.
-    """
+    """Read the folder's config.json as transformers does."""
     file, config = folder / "config.json", language_model_of(read_config_json(folder))
     architecture = ARCHITECTURES.get(str(config.get("model_type")))
     rope = stated_parameters(config, str(file))
@@ -329,7 +324,6 @@ _LAYERS = {
 
 
 def compare(stated: Stated, theirs: Reading) -> Agreement:
-    """Compare a program's reading with transformers' for all lengths of texts."""
     own = stated.reading
     factor = stated.table(theirs, stated.lengths[-1]).attention_factor
     for name, key in _LAYERS.items():

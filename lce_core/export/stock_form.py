@@ -1,10 +1,9 @@
 """Find the config.json keys with which stock software computes a method, or raise SpecError.
 
-Stock software (transformers, vLLM) has one RoPE table for all heads, layers and texts, caches
-rotated keys, and attends to all earlier tokens. A method whose table depends on the length of a
-request can be exported for requests of one length only. The rope_type "dynamic" of transformers
-would not reproduce such a method: its table depends on the longest text so far, and cached keys
-stay rotated by earlier tables.
+Stock software (transformers, vLLM) has one RoPE table for all heads, layers and texts, and attends
+to all earlier tokens. A method whose table depends on the length of a request can be exported for
+requests of one length only. The rope_type "dynamic" of transformers would not reproduce such a
+method: its table depends on the longest text so far, and cached keys stay rotated by earlier ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from lce_core.rope.stated import PLAIN, stated_table
 from lce_core.store.records import Record
 
 _DIGITS = 12
-"""Significant digits to which `_statement` rounds a base or factor that it derives from a table."""
+"""Significant digits to which `_forms` rounds a base or factor that it derives from a table."""
 _AGREEMENT = 1e-9
 """Largest allowed relative difference between a written entry's table and the method's."""
 
@@ -75,10 +74,12 @@ def stock_form(
     `length` is a request's; methods whose table depends on it require it. `learned` is the file of
     learned parameters of a method such as CLEX.
     """
-    context = max(geometry.trained_context, length or target)
-    lengths = ContextLengths(geometry.trained_context, target, length or target)
+    trained, request = geometry.trained_context, length or target
+    context, lengths = max(trained, request), ContextLengths(trained, target, request)
     _refuse_other_attention(method, geometry, lengths, num_layers)
-    follows = _follows_requests(method, geometry, lengths)
+    edges = {1, trained, trained + 1, (trained + target) // 2, target, request}
+    longest = max(context, target)
+    follows = _differ(method, geometry, lengths, sorted(n for n in edges if n <= longest))
     if follows and length is None:
         raise SpecError(
             f"{method.plugin_name}.rope_table",
@@ -95,7 +96,8 @@ def stock_form(
         )
         expected = "a factor of 1, because stock software multiplies only the rotated elements"
         raise _unsupported(method, "attention_factor", got, expected)
-    if local is not None and local.theta is None:
+    by_kind = local is not None and local.theta is not None
+    if local is not None and not by_kind:
         own = RopeTable(geometry.inv_freq(), geometry.attention_factor)
         if not table.agrees(own, 0.0):
             raise _unsupported(
@@ -105,20 +107,26 @@ def stock_form(
                 "the base model's own, because this stock architecture has one table for all layers"
                 " and its layers with a sliding window keep theirs",
             )
-    parameters = _statement(
-        method,
-        geometry,
-        lengths,
-        table,
-        context,
-        only_longrope=only_longrope,
-        by_kind=local is not None and local.theta is not None,
-    )
+    for parameters in _forms(method, geometry, lengths, table, context):
+        if only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"):
+            continue
+        if by_kind and not parameters.get("truncate", True):
+            continue  # transformers ignores this key among the settings of a kind of layers
+        if stated_table(parameters, geometry, context, context).agrees(table, _AGREEMENT):
+            break
+    else:
+        got = f"{np.sum(table.inv_freq == 0)} of {geometry.num_pairs} pairs without rotation"
+        expected = (
+            "a frequency above 0 for every pair. Heads that rotate as a whole, without an attention"
+            " factor, may also have the frequencies of one base, the lowest of them set to 0"
+        )
+        raise _unsupported(method, "rope_table", got, expected)
+    if geometry.rotary_dim < geometry.head_dim:
+        parameters["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
-    beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
-    limit = target if _differ(method, geometry, beyond) else None
-    return StockForm(parameters, context, table, limit)
+    beyond = _differ(method, geometry, lengths, [target, 2 * target, 64 * target])
+    return StockForm(parameters, context, table, target if beyond else None)
 
 
 def _unsupported(method: Method, part: str, got: str, expected: str) -> SpecError:
@@ -183,57 +191,14 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
     return replace(table, inv_freq=first.copy())
 
 
-def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-    trained, target = lengths.trained, lengths.target
-    edges = {1, trained, trained + 1, (trained + target) // 2, target, lengths.request}
-    longest = max(trained, target, lengths.request)
-    requests = [replace(lengths, request=n) for n in sorted(edges) if n <= longest]
-    return _differ(method, geometry, requests)
-
-
-def _differ(method: Method, geometry: RopeGeometry, requests: list[ContextLengths]) -> bool:
-    first, *others = [method.rope_table(geometry, lengths) for lengths in requests]
-    return any(method.length_dependent(geometry, lengths) for lengths in requests) or not all(
+def _differ(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, requests: list[int]
+) -> bool:
+    sized = [replace(lengths, request=request) for request in requests]
+    first, *others = [method.rope_table(geometry, one) for one in sized]
+    return any(method.length_dependent(geometry, one) for one in sized) or not all(
         first.agrees(table, 0.0) for table in others
     )
-
-
-def _statement(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    table: RopeTable,
-    context: int,
-    *,
-    only_longrope: bool,
-    by_kind: bool,
-) -> dict[str, Any]:
-    """Return the simplest `rope_parameters` that reproduce `table`, which most programs can read.
-
-    The method that computed the table may suggest an entry (`Method.stock_rope`). `context` is
-    `max_position_embeddings`, in tokens. `only_longrope` is `Architecture.only_longrope`. `by_kind`
-    is True if each kind of layers has settings, among which transformers ignores `truncate`.
-    """
-    found = next(
-        (
-            parameters
-            for parameters in _forms(method, geometry, lengths, table, context)
-            if not (only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"))
-            and not (by_kind and not parameters.get("truncate", True))
-            and stated_table(parameters, geometry, context, context).agrees(table, _AGREEMENT)
-        ),
-        None,
-    )
-    if found is None:
-        got = f"{np.sum(table.inv_freq == 0)} of {geometry.num_pairs} pairs without rotation"
-        expected = (
-            "a frequency above 0 for every pair. Heads that rotate as a whole, without an attention"
-            " factor, may also have the frequencies of one base, the lowest of them set to 0"
-        )
-        raise _unsupported(method, "rope_table", got, expected)
-    if geometry.rotary_dim < geometry.head_dim:
-        found["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
-    return found
 
 
 def _forms(
@@ -243,6 +208,7 @@ def _forms(
     table: RopeTable,
     context: int,
 ) -> Iterator[dict[str, Any]]:
+    """Yield `rope_parameters` that may reproduce the table, those that most programs read first."""
     own, dim = replace(geometry, scaling=None).inv_freq(), geometry.rotary_dim
     if not table.inv_freq.all():
         yield from _proportional(geometry, table)

@@ -30,7 +30,7 @@ from lce_core.contracts.tiny_models import (
     tokens,
 )
 from lce_core.errors import SpecError
-from lce_core.export.folder import _ends, _generation, export
+from lce_core.export.folder import _generation, export
 from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED, make_rotary
@@ -219,12 +219,11 @@ def test_a_folder_has_the_same_weights_stock_files_and_older_keys_alone(compared
 def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path):
     words = WordLevel({str(i): i for i in range(20)}, unk_token="0")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words))
-    several = _generation({"eos_token_id": [10, 11]}, None, tokenizer)
+    several = _generation({"eos_token_id": [10, 11]}, tmp_path, tokenizer)
     assert (several["eos_token_id"], several["pad_token_id"]) == ([10, 11], 10)
     # Chat models have one end in their configuration and more in that of their generation.
-    assert _ends(tmp_path) is None
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 4]}', encoding="utf-8")
-    chat = _generation({"eos_token_id": 3}, _ends(tmp_path), tokenizer)
+    chat = _generation({"eos_token_id": 3}, tmp_path, tokenizer)
     assert (chat["eos_token_id"], chat["pad_token_id"]) == ([3, 4], 3)
 
 
