@@ -105,16 +105,13 @@ def _is_valid(case: Case) -> bool:
 def evaluated_tasks(case: Case) -> list[str]:
     """Return the first and the last task, the only ones for which checks run a model."""
     tasks = case.benchmark.tasks()
-    return [tasks[0]] if len(tasks) == 1 else [tasks[0], tasks[-1]]
+    return [*dict.fromkeys((tasks[0], tasks[-1]))]
 
 
 def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
-    """Return a cell of the task at the shortest of `LENGTHS` at which its prompts can be built.
-
-    `changes` are fields of the request to replace, such as `model`.
-    """
+    """Return a cell, with `changes`, at the shortest of `LENGTHS` that fits the task's prompts."""
     request = CellRequest(
-        model=plain_model(),
+        model=toy_model(),
         tokenizer=words_tokenizer() if case.in_words else TOY.tokenizer(None),
         base_model=TOY,
         held_out=held_out(in_words=case.in_words),  # type: ignore[arg-type]
@@ -219,8 +216,12 @@ def held_out(*, in_words: bool) -> Streams:
 
 
 @functools.cache
-def plain_model() -> ExtendedModel:
-    return extend(TOY.initialise(2).eval(), TOY, METHODS.load("none")(), target=512)
+def toy_model(*, uniform: bool = False) -> ExtendedModel:
+    """Return the toy model; with `uniform`, all tokens are equally likely."""
+    model = TOY.initialise(2).eval()
+    if uniform:
+        model.get_output_embeddings().weight.data.zero_()
+    return extend(model, TOY, METHODS.load("none")(), target=512)
 
 
 @functools.cache
@@ -230,11 +231,3 @@ def wordy_model(method: str) -> ExtendedModel:
     # Scale the embeddings of the words of `line_tokenizer`, which occur in no prompt.
     model.get_input_embeddings().weight.data[_FIRST_WORD:] *= 3
     return extend(model, TOY, METHODS.load(method)(), target=512)
-
-
-@functools.cache
-def uniform_model() -> ExtendedModel:
-    """Return the toy model with zero output weights, so that all tokens are equally likely."""
-    model = TOY.initialise(2).eval()
-    model.get_output_embeddings().weight.data.zero_()
-    return extend(model, TOY, METHODS.load("none")(), target=512)

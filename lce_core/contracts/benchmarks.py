@@ -15,7 +15,6 @@ from lce_core.benchmarks import (
     CONTROLS,
     Benchmark,
     CellRequest,
-    CellResult,
     Kind,
     PromptBenchmark,
     TextBenchmark,
@@ -35,7 +34,7 @@ from lce_core.contracts.benchmark_cases import (
     request_for,
     roomy,
     score_of,
-    uniform_model,
+    toy_model,
     wordy_model,
 )
 from lce_core.errors import UnavailableError
@@ -45,7 +44,6 @@ RANGES: dict[str, tuple[float, float]] = {
     "perplexity": (1, math.inf),
     "nats": (0, math.inf),
 }
-
 
 BenchmarkCheck = Callable[[Case], None]
 
@@ -106,8 +104,7 @@ def check_deterministic(case: Case) -> None:
 def check_seed(case: Case) -> None:
     """Check that the study's seed changes the prompts if and only if `seeded` is True."""
     if case.example is not case.plugin.examples[0]:
-        # The other examples are tried together with the first.
-        return
+        return  # the other examples are tried together with the first
     changed = []
     for other in cases(case.plugin, case.data):
         if other.in_words != case.in_words:
@@ -268,18 +265,13 @@ def check_cell(case: Case) -> None:
                 )
         assert [sample.sample for sample in result.samples] == list(range(len(result.samples)))
         assert steps[-1][0] == steps[-1][1]
-        check_tokens(case, request, result)
-
-
-def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
-    """Check that the evaluation processed as many tokens as a plan predicts, within 15 %."""
-    fills = not case.in_words or isinstance(case.benchmark, TextBenchmark)
-    if fills and not case.benchmark.reads(request.task):
-        tokens = len(request.held_out.stream("code"))
-        predicted = case.benchmark.num_tokens(request.task, request.eval_length, tokens)
-        assert abs(result.num_tokens - predicted) <= 0.15 * predicted, (
-            f"{result.num_tokens} tokens were processed, {predicted} were predicted"
-        )
+        fills = not case.in_words or isinstance(case.benchmark, TextBenchmark)
+        if fills and not case.benchmark.reads(task):
+            tokens = len(request.held_out.stream("code"))
+            predicted = case.benchmark.num_tokens(task, request.eval_length, tokens)
+            assert abs(result.num_tokens - predicted) <= 0.15 * predicted, (
+                f"{result.num_tokens} tokens were processed, {predicted} were predicted"
+            )
 
 
 def check_uniform_model(case: Case) -> None:
@@ -287,7 +279,7 @@ def check_uniform_model(case: Case) -> None:
     if not isinstance(case.benchmark, TextBenchmark):
         return
     for task in evaluated_tasks(case):
-        request = request_for(case, task, model=uniform_model())
+        request = request_for(case, task, model=toy_model(uniform=True))
         size = TOY.shape.vocab_size
         expected = {"perplexity": float(size), "nats": math.log(size)}[case.plugin.unit]
         scores = {score.metric: score.value for score in case.benchmark.evaluate(request).scores}
@@ -325,27 +317,21 @@ def check_savings(case: Case) -> None:
             whole, short = (
                 case.benchmark.evaluate(replace(request, savings=on)) for on in (False, True)
             )
-            same_scores(task, whole, short)
-
-
-def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
-    """Assert that an evaluation has the same scores with savings as without.
-
-    Savings are shared passes and early stopping, so answers with savings may be shorter.
-    """
-    assert len(whole.samples) == len(short.samples) > 0
-    for before, after in zip(whole.samples, short.samples, strict=True):
-        assert math.isclose(after.score, before.score, rel_tol=1e-6), (
-            f"{task}: with savings, sample {before.sample} scores {after.score}, not {before.score}"
-        )
-        assert (before.prediction or "").startswith(after.prediction or ""), (
-            f"{task}: sample {after.sample}: the answer that stops early differs from the whole one"
-        )
-    for one, other in zip(whole.scores, short.scores, strict=True):
-        assert one.metric == other.metric
-        assert math.isclose(one.value, other.value, rel_tol=1e-6), (
-            f"{task}: with savings, {one.metric} is {other.value}, not {one.value}"
-        )
+            assert len(whole.samples) == len(short.samples) > 0
+            for before, after in zip(whole.samples, short.samples, strict=True):
+                assert math.isclose(after.score, before.score, rel_tol=1e-6), (
+                    f"{task}: with savings, sample {before.sample} scores {after.score}, not"
+                    f" {before.score}"
+                )
+                assert (before.prediction or "").startswith(after.prediction or ""), (
+                    f"{task}: sample {after.sample}: the answer that stops early differs from the"
+                    " whole one"
+                )
+            for one, other in zip(whole.scores, short.scores, strict=True):
+                assert one.metric == other.metric
+                assert math.isclose(one.value, other.value, rel_tol=1e-6), (
+                    f"{task}: with savings, {one.metric} is {other.value}, not {one.value}"
+                )
 
 
 def check_too_short(case: Case) -> None:
@@ -359,8 +345,7 @@ def check_too_short(case: Case) -> None:
         except UnavailableError as error:
             reason = str(error)
     if reason is None and case.profile == "faithful" and case.in_words:
-        # Scripts that cut the middle of a prompt accept any length.
-        return
+        return  # scripts that cut the middle of a prompt accept any length
     assert reason is not None, "a length of one token is not refused"
     assert re.search(r"at least \d+|needs? \d+", reason), f"no number of tokens in {reason!r}"
 
@@ -393,17 +378,10 @@ OF_ALL: tuple[BenchmarkCheck, ...] = (
     check_uniform_model,
     check_too_short,
 )
-OF_PROMPTS: tuple[BenchmarkCheck, ...] = (
-    check_prompts,
-    check_deterministic,
-    check_seed,
-    check_independent,
-    check_hidden,
-    check_depths,
-    check_controls,
-    check_oracle,
-    check_early_stop,
-    check_excerpt,
+OF_PROMPTS: tuple[BenchmarkCheck, ...] = tuple(
+    value
+    for name, value in [*globals().items()]
+    if name.startswith("check_") and value not in OF_ALL
 )
 
 

@@ -98,10 +98,7 @@ def as_if_dense(method: Method, layers: Sequence[LayerAttention]) -> Method:
 
 
 def in_pieces(extended: ExtendedModel, ids: torch.Tensor) -> torch.Tensor:
-    """Return the logits (batch, length, VOCABULARY) of a text that is read in pieces over a cache.
-
-    Half of the text is read at once, then single tokens alternate with pieces of four tokens.
-    """
+    """Return the logits (batch, length, VOCABULARY) of a text, read in pieces over a cache."""
     length = ids.shape[1]
     cuts = [cut for cut in accumulate((length // 2, *[1, 4] * length)) if cut < length]
     return logits(extended, ids, tuple(cuts), preallocated=True)

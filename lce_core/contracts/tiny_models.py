@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -18,10 +18,9 @@ from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import Method, layers_of
 from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import ContextLengths, RopeGeometry
 
 Example = Mapping[str, Any]
-Extended = list[tuple[LanguageModel, ExtendedModel]]
 
 VOCABULARY = 50
 TRAINED = 16
@@ -34,25 +33,19 @@ FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 class Tiny(LanguageModel):
     """Llama with as many key-value heads as query heads."""
 
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
-    )
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(8, 8, 4, 4, 1e4, TRAINED)
 
 
 class TinyGrouped(LanguageModel):
     """Llama with two query heads per key-value head."""
 
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=2, theta=1e4, trained_context=TRAINED
-    )
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(8, 8, 4, 2, 1e4, TRAINED)
 
 
 class TinyPhi(LanguageModel):
     """Phi, which applies RoPE to 4 of the 10 dimensions of each head."""
 
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=10, rotary_dim=4, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
-    )
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(10, 4, 4, 4, 1e4, TRAINED)
 
 
 BASES: list[LanguageModel] = [Tiny(), TinyGrouped(), TinyPhi()]
@@ -60,10 +53,7 @@ LENGTHS = ContextLengths(TRAINED, TARGET, TARGET)
 
 
 def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
-    """Return an unextended tiny float64 model, with random weights so large that positions matter.
-
-    `rope` contains further entries of the configuration's `rope_parameters`.
-    """
+    """Return a tiny float64 model with random weights so large that positions matter."""
     geometry = base.geometry
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -107,10 +97,7 @@ def logits(
     *,
     preallocated: bool = False,
 ) -> torch.Tensor:
-    """Return the logits of one request (batch, length, VOCABULARY), split into chunks at `cuts`.
-
-    Chunks share a cache of transformers, or the model's own `preallocated` one.
-    """
+    """Return the logits (batch, length, VOCABULARY) of a request, in chunks that share a cache."""
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()
     if not cuts:
@@ -140,7 +127,9 @@ def fitting(method: Method) -> list[LanguageModel]:
     return found
 
 
-def extended_models(plugin: type[Method], example: Example) -> Extended:
+def extended_models(
+    plugin: type[Method], example: Example
+) -> list[tuple[LanguageModel, ExtendedModel]]:
     method = built(plugin, example)
     return [
         (base, _taught(extend(stock(base), base, method, target=TARGET)))
@@ -158,9 +147,8 @@ def length_in_reach(extended: ExtendedModel) -> int:
 
 def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
     """Return the schemes that the method defines for inference and, if `training`, for training."""
-    found = {*layers(method, geometry, at(TARGET))}
-    if training:
-        found |= {*layers(method, geometry, at(TARGET), training=True)}
+    uses = (False, True) if training else (False,)
+    found = {layer for use in uses for layer in layers(method, geometry, at(TARGET), training=use)}
     return [layer.scheme for layer in found if layer.scheme is not None]
 
 
@@ -180,25 +168,12 @@ def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9), f"{where}: off by {worst:.3g}"
 
 
-def refused(call: Callable[[], Any], words: str) -> None:
-    message = ""
-    try:
-        call()
-    except SpecError as error:
-        message = str(error)
-    if words not in message:
-        raise AssertionError(f"got the error {message or 'none'!r}; expected one with {words!r}")
-
-
 def name_of(base: LanguageModel) -> str:
     return type(base).__name__
 
 
 def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
-    """Return other values to try for the parameter `name`, of the same type as `value`.
-
-    For None, which has no type, these are numbers and any choices that the schema names.
-    """
+    """Return other values to try for the parameter `name`: choices, and numbers for None."""
     choices = plugin.model_json_schema()["properties"][name]
     enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
     found: list[Any] = [one for enum in enums for one in enum if one != value]
@@ -239,17 +214,13 @@ def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
     outputs += [method.stages(lengths), method.length_dependent(geometry, lengths)]
     rows = [method.training_positions(seed, row) for seed in range(4) for row in rows_of(lengths)]
     outputs += [None if positions is None else list(positions) for positions in rows]
-    if method.rotary is not None and geometry in [base.geometry for base in BASES]:
-        outputs += _learned(method, geometry, lengths)
+    base = next((base for base in BASES if base.geometry == geometry), None)
+    if method.rotary is not None and base is not None:
+        # The frequencies that the method's rotary module computes from random parameters.
+        extended = _taught(extend(stock(base), base, method, target=lengths.target))
+        extended.begin_request(lengths.request)
+        outputs.append(extended.model.model.rotary_emb.table.inv_freq.tolist())
     return outputs
-
-
-def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
-    """Return the frequencies that the method's rotary module computes from random parameters."""
-    base = next(base for base in BASES if base.geometry == geometry)
-    extended = _taught(extend(stock(base), base, method, target=lengths.target))
-    extended.begin_request(lengths.request)
-    return [extended.model.model.rotary_emb.table.inv_freq.tolist()]
 
 
 def _taught(extended: ExtendedModel) -> ExtendedModel:
@@ -278,31 +249,3 @@ def with_another_value(
         if other != method:
             found.append((method, other))
     return found
-
-
-def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight of `TinyGrouped` with each key-value head twice, as `Tiny` stores it."""
-    if not name.endswith(("k_proj.weight", "v_proj.weight")):
-        return weight
-    heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
-    whole: torch.Tensor = heads.repeat_interleave(2, dim=0).flatten(0, 1)
-    return whole
-
-
-def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
-    """Return a copy of the method that computes the frequencies for `geometry` in every model.
-
-    `check_grouped_heads` compares two models that differ only in the number of key-value heads.
-    """
-    kind = type(method)
-
-    class Twin(kind):  # type: ignore[misc, valid-type]
-        def rope_table(self, _: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-            table: RopeTable = super().rope_table(geometry, lengths)
-            return table
-
-        def check(self, _: RopeGeometry, lengths: ContextLengths) -> None:
-            super().check(geometry, lengths)
-
-    twin: Method = Twin.model_validate(method.model_dump(exclude_unset=True))
-    return twin
