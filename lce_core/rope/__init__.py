@@ -75,10 +75,7 @@ class RopeGeometry:
         return self.rotary_dim // 2
 
     def inv_freq(self, theta: float | None = None) -> Frequencies:
-        """Return the inverse frequencies (num_pairs,) of a RoPE base, largest first.
-
-        They have the base model's scaling, also for another base `theta`.
-        """
+        """Return the inverse frequencies (num_pairs,) of a RoPE base with the model's scaling."""
         exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
         plain = np.asarray((self.theta if theta is None else theta) ** -exponents)
         return plain if self.scaling is None else plain * np.asarray(self.scaling.multipliers)

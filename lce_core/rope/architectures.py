@@ -19,13 +19,11 @@ class Architecture:
     """Properties of a model type, and transformers' defaults for keys that config.json lacks."""
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Values of transformers for missing keys. Other keys without which the sizes are unknown are
-    required; published files state them."""
+    """Values of transformers for missing keys; other keys that sizes need are required."""
     gated_mlp: bool = True
     """True if each MLP has three matrices (gate, up, down), False if it has two."""
     partial_rotary_factor: float | None = None
-    """Default share of rotated elements; None if unscaled stock layers ignore this key and rotate
-    whole heads."""
+    """Default share of rotated elements; None if unscaled stock layers ignore this key."""
     all_heads_have_keys: bool = False
     """True if a missing `num_key_value_heads` means one per query head; False: it is required."""
     rounds_cosines: bool = True
@@ -42,13 +40,11 @@ class Architecture:
     """Every n-th layer has full attention, the others have a sliding window, if config.json does
     not state `layer_types`. None for models whose layers are all alike."""
     local_theta: float | None = None
-    """Default RoPE base of the layers with a sliding window; None if all layers share their
-    RoPE."""
+    """Default RoPE base of sliding layers; None if all layers share their RoPE."""
     sinks: bool = False
     """True if the softmax of each head has a learned sink, one more term without value."""
     needs_begin: bool = False
-    """True if the models' training texts all begin with the beginning-of-text token, so that text
-    without it has several times the perplexity."""
+    """True if text without the beginning-of-text token has several times the perplexity."""
     scaled_by_default: bool = False
     """True if transformers scales RoPE when config.json does not state any rotary settings."""
     only_longrope: bool = False
@@ -56,8 +52,7 @@ class Architecture:
     has_dense_layers: bool = False
     """True if `decoder_sparse_step` and `mlp_only_layers` may give layers a plain MLP."""
     has_own_code: bool = False
-    """True if published files name code that transformers adopted (`auto_map`); its own classes
-    load them."""
+    """True if published files name code (`auto_map`) that transformers adopted."""
 
 
 NO_ROPE_INTERVAL = "no_rope_layer_interval"

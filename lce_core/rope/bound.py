@@ -31,7 +31,7 @@ from lce_core.errors import SpecError
 from lce_core.rope import Frequencies
 
 SEARCHED = 1 << 24
-"""Default limit of the search for a negative B_m: distances up to 2^24 tokens."""
+"""Default limit of the search for a negative B_m, in tokens."""
 ALIASING = 1 / math.tau
 RESOLVED = 2.0**23
 EXPONENTS = range(17)
@@ -117,26 +117,21 @@ def grid(digits: int) -> list[float]:
 
 
 def smallest_base(length: int, dim: int, digits: int = 2) -> SmallestBase:
-    """Find the smallest base of `grid(digits)` with B_m >= 0 at every distance from 0 to `length`.
-
-    Raises SpecError if there is none.
-    """
+    """Find the smallest base of `grid(digits)` with B_m >= 0 at all distances up to `length`."""
     if length < 1:
         raise SpecError("length", length, "a length of at least 1 token", "choose a longer length")
     bases = grid(digits)
-    found = next((base for base in bases if _admissible(base, dim, length)), None)
-    if found is None:
+    for base in bases:
+        if first_negative(frequencies_of(base, dim), length) is None:
+            break
+    else:
         raise SpecError(
             f"length {length} with {dim} rotated elements",
             f"a negative B_m for every base up to {bases[-1]:g}",
             "a length up to which some base has no negative B_m",
             "choose a shorter length or more rotated elements",
         )
-    return SmallestBase(found, _every_from(bases, dim, length))
-
-
-def _admissible(base: float, dim: int, length: int) -> bool:
-    return first_negative(frequencies_of(base, dim), length) is None
+    return SmallestBase(base, _every_from(bases, dim, length))
 
 
 def _every_from(bases: list[float], dim: int, length: int) -> float | None:
@@ -147,7 +142,7 @@ def _every_from(bases: list[float], dim: int, length: int) -> float | None:
         # beyond half a turn). The sum of these bounds grows with the base, so if it is
         # non-negative, this base and all larger ones are admissible.
         proven = np.cos(np.minimum(length * inv_freq, np.pi)).sum() >= 0
-        if not proven and (safe is None or not _admissible(base, dim, length)):
+        if not proven and (safe is None or first_negative(inv_freq, length) is not None):
             return safe
         safe = base
     return safe

@@ -28,18 +28,17 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pair:
-    """Effect of a method on one rotated pair: values in the base model and with the method."""
+    """Effect of a method on one rotated pair, by index; pair 0 has the highest frequency.
+
+    Wavelengths are in tokens, infinite without rotation. Turns are those of the base model within
+    the trained context and those of the method within the request.
+    """
 
     pair: int
-    """Index of the pair; pair 0 has the highest frequency."""
     wavelength_before: float
-    """Wavelength in the base model, in tokens."""
     wavelength_after: float
-    """Wavelength with the method, in tokens; infinite if the pair is not rotated."""
     turns_trained: float
-    """Number of turns within the trained context, in the base model."""
     turns_request: float
-    """Number of turns within the request, with the method."""
     state: State
     beyond_bound: bool
     """True if `wavelength_after` exceeds the bound L_theta of its head (`Head.bound`)."""
@@ -52,7 +51,7 @@ class Head:
     head: int | None
     """Index of the head; None if all heads share these frequencies."""
     bound: int | None
-    """L_theta in tokens (`bounded_length`); None if no searched distance has B_m < 0."""
+    """L_theta in tokens (`bounded_length`)."""
     num_negative: int
     """Number of distances from 0 to the request's length with B_m < 0."""
     pairs: tuple[Pair, ...]
@@ -64,33 +63,23 @@ class Head:
 def inspect_frequencies(
     before: Frequencies, after: Frequencies, lengths: ContextLengths
 ) -> Iterator[Head]:
-    """Yield a Head for each row of `after`, comparing it with the base model's frequencies.
-
-    `before` is (pairs,), `after` too or, with a base per head, (heads, pairs).
-    """
+    """Compare each row of `after`, (pairs,) or (heads, pairs), with the base model's `before`."""
     for number, row in enumerate(np.atleast_2d(after)):
-        bound = bounded_length(row)
-        pairs = tuple(
-            _pair(index, old, new, lengths, bound)
-            for index, (old, new) in enumerate(zip(before.tolist(), row.tolist(), strict=True))
-        )
+        bound, pairs = bounded_length(row), []
+        for index, (old, new) in enumerate(zip(before.tolist(), row.tolist(), strict=True)):
+            wavelength = math.tau / new if new else math.inf
+            pair = Pair(
+                index,
+                math.tau / old,
+                wavelength,
+                lengths.trained * old / math.tau,
+                lengths.request * new / math.tau,
+                _state(old, new, lengths),
+                bound is not None and wavelength > bound,
+            )
+            pairs.append(pair)
         head = None if after.ndim == 1 else number
-        yield Head(head, bound, count_negative(row, lengths.request), pairs)
-
-
-def _pair(
-    index: int, before: float, after: float, lengths: ContextLengths, bound: int | None
-) -> Pair:
-    wavelength = math.tau / after if after else math.inf
-    return Pair(
-        index,
-        math.tau / before,
-        wavelength,
-        lengths.trained * before / math.tau,
-        lengths.request * after / math.tau,
-        _state(before, after, lengths),
-        bound is not None and wavelength > bound,
-    )
+        yield Head(head, bound, count_negative(row, lengths.request), tuple(pairs))
 
 
 def _state(before: float, after: float, lengths: ContextLengths) -> State:

@@ -32,15 +32,8 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
     The settings are those that transformers computes with: `rope_scaling` replaces
     `rope_parameters`, and other keys give defaults. Null values are kept, because transformers
-    treats null and missing keys differently.
-
-    Args:
-      config: parsed config.json.
-      where: name of the file, for errors.
-
-    Raises:
-      SpecError: if transformers ignores a value of `rope_parameters`, as it does where
-        `rope_scaling` replaces it, or if settings differ between layers with full attention.
+    treats null and missing keys differently. Raises SpecError if transformers ignores a value of
+    `rope_parameters`, or if settings differ between layers with full attention.
     """
     architecture = ARCHITECTURES.get(str(config.get("model_type")), Architecture())
     config = {**architecture.defaults, **config}
@@ -123,7 +116,8 @@ def stated_table(
             factors = parameters["long_factor" if length > trained else "short_factor"]
             attention = parameters.get("attention_factor")
             if attention is None:
-                factor = _stated_factor(parameters.get("factor"), context, trained)
+                stated = parameters.get("factor")
+                factor = context / trained if stated is None else float(stated)
                 attention = longrope_temperature(factor, trained)
             return RopeTable(own / np.asarray(factors, dtype=np.float64), float(attention))
         case "proportional":
@@ -137,7 +131,8 @@ def stated_table(
 def _yarn(
     parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, trained: int
 ) -> RopeTable:
-    scale = _stated_factor(parameters["factor"], context, trained)
+    stated = parameters["factor"]
+    scale = context / trained if stated is None else float(stated)
     attention = parameters.get("attention_factor")
     mscale, mscale_all_dim = parameters.get("mscale"), parameters.get("mscale_all_dim")
     if attention is None and scale > 1:
@@ -156,17 +151,12 @@ def _yarn(
     return RopeTable(slow * own / scale + (1 - slow) * own, float(attention or 1))
 
 
-def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    return context / trained if factor is None else float(factor)
-
-
 def ramp_ends(
     geometry: RopeGeometry, beta_fast: float, beta_slow: float, *, truncate: bool
 ) -> tuple[float, float]:
-    """Return the indices between which YaRN's authors' code interpolates pairs partly.
+    """Return the indices of the pairs between which YaRN's authors' code interpolates partly.
 
-    The pair at the first makes `beta_fast` rotations within the trained context, that at the second
-    `beta_slow`. `truncate` rounds both outwards to whole indices.
+    These pairs make `beta_fast` and `beta_slow` rotations within the trained context.
     """
     low, high = geometry.pair_with(beta_fast), geometry.pair_with(beta_slow)
     if truncate:
