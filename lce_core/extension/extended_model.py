@@ -30,9 +30,9 @@ from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import activate
 from lce_core.methods import Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
-from lce_core.models import LanguageModel, LocalLayers
+from lce_core.models import LanguageModel
 from lce_core.recipe import TrainPositions
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import ContextLengths, RopeTable
 
 
 @dataclass(eq=False, repr=False)
@@ -117,12 +117,7 @@ class ExtendedModel:
 
     def _layers(self, lengths: ContextLengths) -> tuple[LayerAttention, ...]:
         return checked_layers(
-            self.method,
-            self.geometry,
-            lengths,
-            self._num_layers,
-            training=self.training,
-            local=self.base_model.local,
+            self.method, self.base_model, lengths, self._num_layers, training=self.training
         )
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
@@ -229,12 +224,11 @@ class ExtendedModel:
 
 def checked_layers(
     method: Method,
-    geometry: RopeGeometry,
+    base_model: LanguageModel,
     lengths: ContextLengths,
     num_layers: int,
     *,
     training: bool,
-    local: LocalLayers | None = None,
 ) -> tuple[LayerAttention, ...]:
     """Return the method's RoPE table and attention scheme of each layer.
 
@@ -242,6 +236,7 @@ def checked_layers(
     head, layers without a scheme get FullCausal. The base model's `local` layers keep their window
     and frequencies, its unrotated layers full attention without rotation.
     """
+    geometry, local = base_model.geometry, base_model.local
     layers = layers_of(method, geometry, lengths, num_layers, training=training)
     distinct = {*layers}
     for layer in distinct:

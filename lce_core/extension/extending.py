@@ -78,7 +78,7 @@ def extend(
     if local is not None:
         check_local(method, pose=positions == "pose")
     check_schemes(method, geometry, lengths, num_layers, sinks=architecture.sinks)
-    layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
+    layers = checked_layers(method, base_model, lengths, num_layers, training=training)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = "+".join(sorted({choose(*asked, scheme) for scheme in schemes or (None,)}))

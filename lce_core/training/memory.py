@@ -220,9 +220,7 @@ def _attention_memory(job: TrainingJob, base: LanguageModel, method: Method) -> 
     if insertion is not None:
         length, growth = insertion.train_length, insertion.block / (insertion.block - 1)
     lengths = ContextLengths(geometry.trained_context, job.target_context, length)
-    layers = checked_layers(
-        method, geometry, lengths, base.shape.num_layers, training=True, local=base.local
-    )
+    layers = checked_layers(method, base, lengths, base.shape.num_layers, training=True)
     tokens, expanded = job.micro_rows * job.row_length * growth, length * growth
     heads, kv_heads = geometry.num_heads, geometry.num_kv_heads
     product = 2 if job.training.precision == "bf16" else 4
