@@ -17,11 +17,12 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
 from lce_core.methods._searching import Parameters, ParameterSearch, SearchResult
+from lce_core.recipe import Section
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.identity import canonical_json
@@ -56,10 +57,8 @@ Base = Annotated[float, Field(gt=1)]
 """A RoPE base; above 1, so that frequencies decrease."""
 
 
-class EveryNth(BaseModel):
+class EveryNth(Section):
     """The last of every `every` layers or heads."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     every: int = Field(ge=2)
 
@@ -157,8 +156,7 @@ class Method(Plugin):
     ) -> LayerAttention | None:
         """Return RoPE table and attention of one layer, counted from 0.
 
-        None, the default, means those of `rope_table` and `attention` (in training of
-        `training_attention`).
+        None means those of `rope_table` and `attention` (in training of `training_attention`).
         """
         return None
 
@@ -171,10 +169,7 @@ class Method(Plugin):
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return all fine-tuning runs except the last.
-
-        Each starts from the previous run's weights.
-        """
+        """Return all fine-tuning runs but the last; each starts from the previous run's weights."""
         return ()
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
@@ -183,12 +178,10 @@ class Method(Plugin):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raise SpecError if the parameters do not fit the model or lengths."""
+        self.rope_table(geometry, lengths)
 
     def open_search(self) -> ParameterSearch | None:
-        """Return the search that must find parameters before a study uses the method.
-
-        None if all parameters are given. The study runs the search as a step of its own.
-        """
+        """Return the search that finds open parameters in its own step; None if all are given."""
         return None
 
     def settled(self, found: Mapping[str, Any]) -> Self:
@@ -200,16 +193,13 @@ class Method(Plugin):
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
         """Return the method's `rope_parameters` for transformers; None if no `rope_type` fits.
 
-        `lce export` writes them into config.json if they reproduce the method's table. It finds
-        them itself if a method only changes the base or divides all frequencies by one number.
+        `lce export` writes them if they reproduce the method's table. It finds another base and a
+        divisor of all frequencies by itself.
         """
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True if frequencies or attention depend on `lengths.request`.
-
-        False where all shorter requests share both, such as up to the trained context.
-        """
+        """Return True if a shorter request has other frequencies or another attention."""
         return False
 
 
@@ -253,11 +243,8 @@ def _is_selected(selection: Selection | None, index: int) -> bool:
 
 
 def request_table(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-    """Return the method's RoPE table for all heads, also those that it leaves unchanged.
-
-    The table includes the attention factor that the base model already has.
-    """
-    return _on_base(in_heads(method, method.rope_table(geometry, lengths), geometry), geometry)
+    """Return the RoPE table of all heads, with the base model's own attention factor."""
+    return _whole(method, method.rope_table(geometry, lengths), geometry)
 
 
 def in_heads(method: Method, table: RopeTable, geometry: RopeGeometry) -> RopeTable:
@@ -269,7 +256,8 @@ def in_heads(method: Method, table: RopeTable, geometry: RopeGeometry) -> RopeTa
     return replace(table, inv_freq=np.where(rows, table.inv_freq, geometry.inv_freq()))
 
 
-def _on_base(table: RopeTable, geometry: RopeGeometry) -> RopeTable:
+def _whole(method: Method, table: RopeTable, geometry: RopeGeometry) -> RopeTable:
+    table = in_heads(method, table, geometry)
     if geometry.attention_factor == 1.0:
         return table
     return replace(table, attention_factor=table.attention_factor * geometry.attention_factor)
@@ -300,23 +288,19 @@ def own_layers(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> list[LayerAttention | None]:
     """Return frequencies and attention of layers that differ from the method's; None for others."""
-    unchanged = LayerAttention(RopeTable(geometry.inv_freq()), None)
+    unchanged = LayerAttention(RopeTable(geometry.inv_freq(), geometry.attention_factor), None)
 
     def own(index: int) -> LayerAttention | None:
         if not method.changes(index):
             return unchanged
         layer = method.layer(index, geometry, lengths)
-        return layer and replace(layer, table=in_heads(method, layer.table, geometry))
+        return layer and replace(layer, table=_whole(method, layer.table, geometry))
 
-    given = map(own, range(num_layers))
-    return [one and replace(one, table=_on_base(one.table, geometry)) for one in given]
+    return [own(index) for index in range(num_layers)]
 
 
 def check_local(method: Method, *, pose: bool = False) -> None:
-    """Raise SpecError if the method cannot leave layers with a sliding window unchanged.
-
-    `pose` is True if training rows have the positions of PoSE.
-    """
+    """Raise SpecError if the method or PoSE cannot leave sliding-window layers unchanged."""
     if method.rotary is not None:
         reason = "a method whose frequencies are trained"
     elif pose or type(method).training_positions is not Method.training_positions:
@@ -341,10 +325,7 @@ def check_schemes(
     *,
     sinks: bool,
 ) -> None:
-    """Raise SpecError if the attention lacks sinks, `logit_scale` or `heads`, or rotates twice.
-
-    `sinks` is True if the model has attention sinks.
-    """
+    """Raise SpecError if the attention lacks sinks, `logit_scale` or `heads`, or rotates twice."""
     scaled = method.logit_scale is not None
     if scaled and method.rotary is not None:
         _refuse_scale(method, "trained frequencies, with the attention of stock models")
@@ -431,10 +412,7 @@ def begins_alike(
     shorter: ContextLengths,
     longer: ContextLengths,
 ) -> bool:
-    """Return True if a text and its longer continuation yield the same outputs on the shared text.
-
-    One forward pass over the longer text can then serve both requests.
-    """
+    """Return True if one pass over the longer text gives the outputs of both requests."""
     if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
         return False
     first, second = (

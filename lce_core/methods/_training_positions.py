@@ -31,11 +31,7 @@ def skipped_positions(seed: int, length: int, target: int) -> NDArray[np.int64]:
 def row_positions(
     method: Method, lengths: ContextLengths, seed: int, *, pose: bool
 ) -> NDArray[np.int64] | None:
-    """Return the positions of a training row (length,); None if they are 0, 1, 2, ...
-
-    `pose` uses the positions of PoSE. Raises SpecError if the method's own positions do not ascend
-    from 0 to below the target context.
-    """
+    """Return the positions of a training row (length,), or PoSE's; None for 0, 1, 2, ..."""
     length, target = lengths.request, lengths.target
     if pose:
         return skipped_positions(seed, length, target)
@@ -64,10 +60,7 @@ def row_positions(
 def why_not_skip(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> str | None:
-    """Return why training rows of the method cannot skip positions; None if they can.
-
-    Attention schemes count positions in the row, so all layers must rotate by one table.
-    """
+    """Return why training rows of the method cannot skip positions; None if they can."""
     if method.rotary is not None:
         return "trains its frequencies"
     stock = as_stock(method, geometry, lengths, num_layers, training=True)

@@ -25,21 +25,17 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.stated import temperature
 
 FACTOR = temperature(2)
-"""Factor of queries and keys at every length."""
 WINDOW, FIRST = 512, 200
 """w and r of the reference, for all its models."""
 
 
 class Fit(NamedTuple):
-    """The reference's map of lengths for one model, all in tokens."""
+    """The reference's map of lengths in tokens for one model: a, b and A."""
 
     trained: int
     slope: float
-    """a, for each token."""
     offset: float
-    """b"""
     limit: float
-    """A, in positions."""
     short: int
     """Length below which M is 1,536; 0 for none."""
 
@@ -100,13 +96,14 @@ class Lampe(ApproximateMethod):
         return RopeTable(geometry.inv_freq(), FACTOR)
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme:
-        scale = geometry.trained_context / self._fit(geometry).trained
+        fit = min(FITS, key=lambda fit: abs(math.log(geometry.trained_context / fit.trained)))
+        scale = geometry.trained_context / fit.trained
         window = max(1, round(WINDOW * scale)) if self.window is None else self.window
         first = round(FIRST * scale) if self.first is None else self.first
         length = lengths.request
         if length < 2 * window:
             return FullCausal()
-        positions = self._positions(geometry, length)
+        positions = self._positions(fit, scale, length)
         # The last token at the position of token `first` is t.
         group = first * positions // (length - 1)
         end = ((group + 1) * (length - 1) - 1) // positions
@@ -117,12 +114,7 @@ class Lampe(ApproximateMethod):
             outer=max(window + 1, length - end),
         )
 
-    def _fit(self, geometry: RopeGeometry) -> Fit:
-        return min(FITS, key=lambda fit: abs(math.log(geometry.trained_context / fit.trained)))
-
-    def _positions(self, geometry: RopeGeometry, length: int) -> int:
-        fit = self._fit(geometry)
-        scale = geometry.trained_context / fit.trained
+    def _positions(self, fit: Fit, scale: float, length: int) -> int:
         given = (self.slope, self.offset, self.limit)
         if given == (None, None, None) and length < fit.short * scale:
             return max(1, int(SHORT * scale))

@@ -44,10 +44,6 @@ class Landmark(Method):
         return TokenInsertion(block=block, train_length=length)
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> BlockRetrieval:
-        """Select blocks by their landmarks.
-
-        A chunk and top_k + 1 blocks together need exactly the positions that training used.
-        """
         sizes = self.insertion(geometry)
         chunk = sizes.train_length - (self.top_k + 1) * sizes.block
         return BlockRetrieval(block=sizes.block, top_k=self.top_k, chunk=chunk)

@@ -2,8 +2,6 @@
 
 Design: the base model's own frequencies. Beyond the window, the positions of query and key are each
 divided by `group` and rounded down, then shifted so that distances continue at the window's edge.
-Distances stay below the trained context C in requests of up to (C - window) * group + window
-tokens.
 """
 
 from __future__ import annotations

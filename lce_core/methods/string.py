@@ -21,7 +21,6 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.stated import temperature
 
 FACTOR = temperature(2)
-"""Factor of queries and keys at every length."""
 
 
 @dataclass(frozen=True)

@@ -38,18 +38,17 @@ close to the start, and doubles after each failure."""
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Parameters of the search; the defaults reproduce table 2."""
+    """Parameters of the search; the defaults reproduce table 2.
+
+    Candidate bases range from `lowest`, which the search chooses first, to `highest`, and relative
+    distances from `nearest` to `farthest` tokens.
+    """
 
     lowest: int = 1_000_000
-    """Smallest candidate base; the search chooses it first."""
     highest: int = 5_000_000
-    """Upper limit of candidate bases."""
     stride: int = 30_000
-    """Difference between successive candidate bases."""
     nearest: int = 1000
-    """Smallest relative distance considered, in tokens."""
     farthest: int = 131_072
-    """Largest relative distance considered, in tokens."""
     num_extrema: int = 30
     """Number of main peaks, and of main troughs, per waveform."""
     peak_gap: int = 50
@@ -123,7 +122,8 @@ def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLIS
     then the lowest value at all smaller distances. Extrema near the previous one are skipped.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
-    maxima, minima = _strict_extrema(values)
+    rises = np.sign(np.diff(values))
+    maxima, minima = (np.flatnonzero(np.diff(rises) == turn) + 1 for turn in (-2, 2))
     return Extrema(
         _main_peaks(values, maxima, settings) + settings.nearest,
         _main_troughs(values, minima, settings) + settings.nearest,
@@ -172,12 +172,6 @@ def _next_near(heights: Frequencies, start: int, target: float) -> int:
             return start + int(near.argmax())
         start, block = start + block, 2 * block
     return len(heights)
-
-
-def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
-    rising, falling = values[1:] > values[:-1], values[1:] < values[:-1]
-    maxima, minima = rising[:-1] & falling[1:], falling[:-1] & rising[1:]
-    return np.flatnonzero(maxima) + 1, np.flatnonzero(minima) + 1
 
 
 def _still_unmet(before: Extrema, new: Extrema) -> Extrema:

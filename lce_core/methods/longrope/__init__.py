@@ -2,8 +2,7 @@
 
 Design: the study states the factors, such as those of published weights, or a step of its own
 searches for them (`lce_core.methods.longrope.search`), guided by perplexity (LongRoPE) or by
-needles (LongRoPE2). Requests up to the trained context may have factors of their own. The attention
-factor grows with the logarithm of the extension. Shorter targets change nothing.
+needles (LongRoPE2). Targets below the trained context change nothing.
 """
 
 from __future__ import annotations

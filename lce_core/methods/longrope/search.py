@@ -1,9 +1,8 @@
 """LongRoPE's evolutionary search for the divisors of the frequencies.
 
 An individual has a factor for each frequency pair; factors never decrease from the fastest to the
-slowest pair. The search starts from known interpolations and random variations of them. In each
-round it keeps the individuals with the lowest losses as parents, and adds mutations and crossovers
-of parents.
+slowest pair. In each round the individuals with the lowest losses are parents, and mutations and
+crossovers of parents are added.
 
 Guided by perplexity (LongRoPE), it starts from PI, NTK and YaRN, and every factor may take values
 from 1 to 1.25 s for an extension by s. Guided by needles (LongRoPE2), an individual also has a
@@ -47,12 +46,6 @@ class _Individual:
     factors: tuple[float, ...]
     critical: int
     """First pair whose factor is searched; faster pairs follow it. 0 searches every pair."""
-
-
-@dataclass(frozen=True)
-class _Tried:
-    individual: _Individual
-    loss: float
 
 
 class FactorSearch(ParameterSearch):
@@ -106,50 +99,54 @@ class _Evolution:
         self._lowest = scale if needles else 1.0
         self._highest = scale * (_BEYOND_CRITICAL if needles else _BEYOND)
         self._rng = np.random.default_rng(search.seed)
-        self._tried: dict[tuple[float, ...], _Tried] = {}
+        self._losses: dict[tuple[float, ...], float] = {}
         self._first = _beginning(needles, geometry, lengths)
-        if needles:
-            self._first = [self._with_random_scale(one) for one in self._first]
+        for index, one in enumerate(self._first if needles else ()):
+            factor = round(float(self._rng.uniform(self._lowest, self._highest)), 2)
+            factors = [max(factor, self._lowest)] * len(one.factors)
+            self._first[index] = _following(factors, one.critical)
 
     def found(self) -> SearchResult:
         search = self._search
         population = [tried for one in self._first if (tried := self._try(one))]
-        start_loss = min(one.loss for one in population)
+        start_loss = min(map(self._loss_of, population))
         number = len(population)
         while len(population) < search.population:
-            varied = self._mutation(population[len(population) % number].individual)
+            varied = self._mutation(population[len(population) % number])
             if varied is None:
                 break
             population.append(varied)
-        best = [min(one.loss for one in population)]
+        best = [min(map(self._loss_of, population))]
         for _ in range(search.iterations):
             # The sort is stable, so that earlier individuals win ties.
-            parents = sorted(population, key=lambda one: one.loss)[: search.parents]
+            parents = sorted(population, key=self._loss_of)[: search.parents]
             children = [self._mutation(self._one_of(parents)) for _ in range(search.mutations)]
             children += [self._crossover(parents) for _ in range(search.crossovers)]
             population = parents + [one for one in children if one]
-            best.append(min(one.loss for one in population))
-        winner = min(self._tried.values(), key=lambda one: one.loss)
+            best.append(min(map(self._loss_of, population)))
+        factors, loss = min(self._losses.items(), key=lambda tried: tried[1])
         return SearchResult(
-            parameters={PARAMETER: list(winner.individual.factors), "search": None},
-            loss=winner.loss,
+            parameters={PARAMETER: list(factors), "search": None},
+            loss=loss,
             start_loss=start_loss,
-            num_trials=len(self._tried),
+            num_trials=len(self._losses),
             best=tuple(best),
         )
 
-    def _try(self, one: _Individual) -> _Tried | None:
+    def _loss_of(self, tried: _Individual) -> float:
+        return self._losses[tried.factors]
+
+    def _try(self, one: _Individual) -> _Individual | None:
         """Measure the individual's loss; None if its factors decrease or were tried before."""
-        if one.factors in self._tried or any(np.diff(one.factors) < 0):
+        if one.factors in self._losses or any(np.diff(one.factors) < 0):
             return None
-        found = _Tried(one, self._loss({PARAMETER: list(one.factors), "search": None}))
-        self._tried[one.factors] = found
-        return found
+        self._losses[one.factors] = self._loss({PARAMETER: list(one.factors), "search": None})
+        return one
 
-    def _one_of(self, parents: Sequence[_Tried]) -> _Individual:
-        return parents[int(self._rng.integers(len(parents)))].individual
+    def _one_of(self, parents: Sequence[_Individual]) -> _Individual:
+        return parents[int(self._rng.integers(len(parents)))]
 
-    def _mutation(self, parent: _Individual) -> _Tried | None:
+    def _mutation(self, parent: _Individual) -> _Individual | None:
         step = self._search.step
         for _ in range(_ATTEMPTS):
             factors = list(parent.factors)
@@ -166,7 +163,7 @@ class _Evolution:
                 return tried
         return None
 
-    def _crossover(self, parents: Sequence[_Tried]) -> _Tried | None:
+    def _crossover(self, parents: Sequence[_Individual]) -> _Individual | None:
         one = self._one_of(parents)
         for _ in range(_ATTEMPTS):
             other = self._one_of(parents)
@@ -178,11 +175,6 @@ class _Evolution:
             if tried := self._try(_following(factors, one.critical)):
                 return tried
         return self._mutation(one)
-
-    def _with_random_scale(self, one: _Individual) -> _Individual:
-        factor = round(float(self._rng.uniform(self._lowest, self._highest)), 2)
-        factor = max(factor, self._lowest)
-        return _following([factor] * len(one.factors), one.critical)
 
 
 def _beginning(needles: bool, geometry: RopeGeometry, lengths: ContextLengths) -> list[_Individual]:
@@ -201,8 +193,7 @@ def _beginning(needles: bool, geometry: RopeGeometry, lengths: ContextLengths) -
 def critical_pairs(geometry: RopeGeometry) -> range:
     """Return the critical pairs that the search guided by needles tries.
 
-    They reach from the pair with ten periods within the trained context to the first one whose
-    period exceeds it, the theoretical critical pair.
+    The last one is the first pair whose period exceeds the trained context.
     """
     last = geometry.num_pairs - 1
 
@@ -215,10 +206,7 @@ def critical_pairs(geometry: RopeGeometry) -> range:
 
 
 def _following(factors: Sequence[float], critical: int) -> _Individual:
-    """Let pairs before the critical one follow NTK.
-
-    The base that divides the critical pair's frequency by f divides pair i's by f^(i / critical).
-    """
+    """Let pairs i before the critical one follow NTK: its factor f gives them f^(i / critical)."""
     least = factors[critical]
     before = (round(least ** (pair / critical), 9) for pair in range(critical))
     return _Individual((*before, *factors[critical:]), critical)
