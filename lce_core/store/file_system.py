@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
 MAX_SKEW_SECONDS = STALE_SECONDS / 3
 """Largest accepted clock difference; with a larger one a live lease owner could count as dead."""
 
-_MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
 _LOCK_SCRIPT = """
 import fcntl, sys
@@ -90,19 +91,13 @@ def require_fit(folder: Path) -> None:
 
 def mount_of(folder: Path) -> Mount:
     path, found, longest = folder.resolve(), Mount("unknown"), -1
-    for point, mount in _mounts():
-        # A later mount on the same mount point hides earlier ones, hence >=.
-        if path.is_relative_to(point) and len(point.parts) >= longest:
-            found, longest = mount, len(point.parts)
-    return found
-
-
-def _mounts() -> Iterator[tuple[Path, Mount]]:
     with contextlib.suppress(OSError):
-        for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
-            _, point, kind, options, *_ = line.split(" ")
-            point = point.encode().decode("unicode_escape")  # /proc writes a space as \\040
-            yield Path(point), Mount(kind, frozenset(options.split(",")))
+        for part in psutil.disk_partitions(all=True):
+            depth = len(Path(part.mountpoint).parts)
+            # A later mount on the same mount point hides earlier ones, hence >=.
+            if path.is_relative_to(part.mountpoint) and depth >= longest:
+                found, longest = Mount(part.fstype, frozenset(part.opts.split(","))), depth
+    return found
 
 
 def _by_options(mount: Mount) -> Iterator[str]:

@@ -6,6 +6,7 @@ Each comparison is written to home/verifications/<cell id>-<time>.json, and chan
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -176,10 +177,8 @@ def _scores(record: Record) -> dict[str, float]:
 
 def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return pairs of rows of two Parquet files; missing rows of the shorter are empty."""
-    before, after = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
-    longest = max(len(before), len(after))
-    filled = ([*rows, *({} for _ in range(longest - len(rows)))] for rows in (before, after))
-    return list(zip(*filled, strict=True))
+    tables = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
+    return list(itertools.zip_longest(*tables, fillvalue={}))
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
