@@ -170,9 +170,7 @@ class Store:
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and readable record, by path, without checking files."""
-        for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
-            if path.parent.name.startswith("."):
-                continue
+        for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
             if record := Record.find(path.parent):
                 yield path.parent, record
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,12 @@ def probe(folder: Path) -> Probe:
     try:
         lacks += _by_options(mount)
         for trial in (_locks, _renames):
-            lacks += _faults(trial, aside)
+            try:
+                fault = trial(aside)
+            except OSError as error:
+                tested = trial.__name__.removeprefix("_")
+                fault = f"the test of its {tested} failed ({error.strerror or error})"
+            lacks += [fault] if fault else []
         skew = _skew(aside)
         if abs(skew) > MAX_SKEW_SECONDS:
             lacks.append(
@@ -108,16 +113,6 @@ def _by_options(mount: Mount) -> Iterator[str]:
         yield "its locks hold within one host only (Lustre mounted with localflock)"
     if any(name in mount.kind for name in _OBJECT_STORES):
         yield f"it is an object store ({mount.kind}), which has neither locks nor atomic renames"
-
-
-def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
-    try:
-        fault = trial(aside)
-    except OSError as error:
-        tested = trial.__name__.removeprefix("_")
-        fault = f"the test of its {tested} failed ({error.strerror or error})"
-    if fault:
-        yield fault
 
 
 def _locks(aside: Path) -> str | None:

@@ -38,15 +38,6 @@ _STALE: tuple[dict[str, Any], float] = ({}, math.inf)
 _OURS: set[str] = set()
 
 
-def owner() -> dict[str, Any]:
-    """Return the lease fields that identify this process."""
-    return {
-        **_place(),
-        "pid": os.getpid(),
-        "started": started(os.getpid()),
-    }
-
-
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
     """Return True if the owner is alive, on other hosts by the seconds since its heartbeat."""
     if any(lease.get(name) != value for name, value in _place().items()):
@@ -116,7 +107,8 @@ class Lease:
             is_takeover = os.path.lexists(path)
             # The token distinguishes leases of one process and detects a takeover.
             token = uuid.uuid4().hex
-            content = {**owner(), "token": token, "since": time.time()}
+            process = {"pid": os.getpid(), "started": started(os.getpid())}
+            content = {**_place(), **process, "token": token, "since": time.time()}
             _OURS.add(token)  # before the file is visible, or `is_alive` would call it dead
             try:
                 write_file(path, json.dumps(content).encode())  # readers take no lock
@@ -213,18 +205,10 @@ def _now_of_file_system(folder: Path) -> float:
 
 def _place() -> dict[str, Any]:
     """Return the host, boot id and PID namespace, within which a pid identifies one process."""
-    return {
-        "host": socket.gethostname(),
-        "boot": _boot_id(),
-        "pid_namespace": _pid_namespace(),
-    }
-
-
-def _pid_namespace() -> int | None:
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return None
+    pid_namespace = None
+    with contextlib.suppress(OSError):
+        pid_namespace = Path("/proc/self/ns/pid").stat().st_ino
+    return {"host": socket.gethostname(), "boot": _boot_id(), "pid_namespace": pid_namespace}
 
 
 def _boot_id() -> str:

@@ -293,18 +293,14 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor()
 
 
-def _loaded_torch() -> Any:
-    return sys.modules.get("torch")
-
-
 def _instructions() -> str | None:
     """Return the instruction set of torch's CPU kernels; rounding differs between these sets."""
-    torch = _loaded_torch()
+    torch: Any = sys.modules.get("torch")
     return None if torch is None else torch.backends.cpu.get_cpu_capability()
 
 
 def _accelerators() -> list[str]:
-    torch = _loaded_torch()
+    torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return []
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

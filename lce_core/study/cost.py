@@ -138,7 +138,10 @@ def total_cost(costs: Sequence[StepCost]) -> StepCost:
 
 
 def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
-    """Return the cost of training all weights on `tokens` tokens in rows of `length` tokens."""
+    """Return the cost of training all weights with full attention, in rows of `length` tokens.
+
+    With `match: flops`, every tuned variant gets the FLOPs that this costs.
+    """
     return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
 
 
@@ -264,14 +267,6 @@ def _forward(
     keys = _mean([length / 2 if one is None else one.mean_keys(length) for one in schemes])
     weights = 2.0 * matmul_parameters(model.shape, geometry)
     return growth * weights, growth * attention_flops(model.shape, geometry, keys)
-
-
-def reference_flops(base_model: LanguageModel, tokens: int, length: int) -> float:
-    """Return the FLOPs that `match: flops` gives every tuned variant.
-
-    They train all weights of the unmodified base model, with full attention, in rows of `length`.
-    """
-    return pretraining_cost(base_model, tokens, length).flops
 
 
 def steps_for_tokens(tokens: int, shares: Sequence[float], tokens_per_step: int) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, require_known
 from lce_core.recipe import Section
 from lce_core.study.variants import CONTROL, variant_in_words
 
@@ -202,14 +202,19 @@ def comparisons(
     named_by: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(expects):
         where = f"expects[{index}]"
-        by_variant = evaluated[_named(f"{where}.benchmark", entry.benchmark, evaluated)]
-        if entry.base_model is not None:
-            _named(f"{where}.base_model", entry.base_model, base_models)
-        for name in () if entry.predicts else (entry.subject, *entry.others):
-            key = entry.key if name == entry.subject else "to" if entry.equal else "than"
-            _named(f"{where}.{key}", name, variants)
-        for number, name in enumerate(entry.among):
-            _named(f"{where}.among[{number}]", name, variants)
+        models = [] if entry.base_model is None else [entry.base_model]
+        require_known(
+            f"{where}.benchmark", [entry.benchmark], "a benchmark of the study", evaluated
+        )
+        require_known(f"{where}.base_model", models, "a base model of the study", base_models)
+        methods = [(f"among[{number}]", name) for number, name in enumerate(entry.among)]
+        if not entry.predicts:
+            key = "to" if entry.equal else "than"
+            methods = [(entry.key, entry.subject), *((key, name) for name in entry.others)]
+        expected = "a method of the study, with -tuned if it is tuned"
+        for key, name in methods:
+            require_known(f"{where}.{key}", [name], expected, variants)
+        by_variant = evaluated[entry.benchmark]
         unit = units[entry.benchmark]
         if entry.metric is not None:
             known = metrics.get(entry.benchmark, ())
@@ -222,7 +227,6 @@ def comparisons(
                 )  # fmt: skip
             unit = "nats"
         margin = entry.margin(where, unit)
-        named = [entry.base_model] if entry.base_model else base_models
         for other in entry.others or (None,):
             lengths = (
                 _predicted_lengths(where, entry, evaluated, units)
@@ -231,7 +235,7 @@ def comparisons(
             )
             subject = (None, None) if other is None else variants[entry.subject]
             against = (None, None) if other is None else variants[other]
-            for length, base_model in itertools.product(lengths, named):
+            for length, base_model in itertools.product(lengths, models or base_models):
                 found = {
                     "entry": index,
                     "text": entry.text(variants),
@@ -376,13 +380,3 @@ def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequ
             "choose another length, or add the methods to this entry of `benchmarks`",
         )
     return entry.lengths or sorted(known)
-
-
-def _named(where: str, name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    if name not in known:
-        expected = {
-            "benchmark": "a benchmark of the study",
-            "base_model": "a base model of the study",
-        }.get(where.rpartition(".")[2], "a method of the study, with -tuned if it is tuned")
-        raise SpecError(where, repr(name), expected, did_you_mean(name, list(known)))
-    return name

@@ -18,7 +18,6 @@ from typing import Any
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellData, Kind
 from lce_core.corpora import StreamedCorpus
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.methods import Method
 from lce_core.models import (
     LanguageModel,
     read_config_json,
@@ -35,7 +34,7 @@ from lce_core.store.steps import Step, closure, make_step
 from lce_core.study.cost import (
     StepCost,
     finetune_cost,
-    reference_flops,
+    pretraining_cost,
     steps_for_flops,
     steps_for_tokens,
     total_cost,
@@ -490,39 +489,38 @@ class _Planner:
             ContextLengths(model.geometry.trained_context, target, target)
         )
         runs = [
-            _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
+            (f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
             for number, stage in enumerate(stages, start=1)
         ]
-        runs.append(_Run(variant.name, variant.method, target, study.train_length_of(variant)))
+        runs.append((variant.name, variant.method, target, study.train_length_of(variant)))
         choice = self._choice(variant) if variant.at_best else None
         search = self._search(variant)
         per_step = [
-            finetune_cost(model, run.method, run.target, training.tokens_per_step, run.row_length)
-            for run in runs
+            finetune_cost(model, method, context, training.tokens_per_step, row_length)
+            for _, method, context, row_length in runs
         ]
         counts = self._num_steps(variant, [stage.share for stage in stages], per_step)
         self.costs[variant.name] = total_cost(
             [cost.scaled(count) for cost, count in zip(per_step, counts, strict=True)]
         )
-        for run, num_steps in zip(runs, counts, strict=True):
+        for (name, method, context, row_length), num_steps in zip(runs, counts, strict=True):
             spec = FinetuneSpec(
                 base_model=model,
                 weights=self.base.weights,
-                method=run.method,
-                target_context=run.target,
+                method=method,
+                target_context=context,
                 training=training,
                 num_steps=num_steps,
-                row_length=run.row_length,
+                row_length=row_length,
                 **self._seeds(),
                 train_positions=variant.train_positions,
             )
-            upsampling = study.upsampling_of(variant)
-            rows = self._rows(run.row_length, num_steps, training, upsampling)
+            rows = self._rows(row_length, num_steps, training, study.upsampling_of(variant))
             parents = {"rows": rows, "base": base, "choice": choice}
-            if run.method == variant.method:
+            if method == variant.method:
                 parents["search"] = search
             axes = {**self._training_axes(variant.label), **self.trial_axes}
-            name = self._name(run.name, f"s{self.seed}")
+            name = self._name(name, f"s{self.seed}")
             base = self._add(self._of_text, spec, name, parents, axes)
         assert base is not None, "the last run has a step"
         return base
@@ -533,8 +531,8 @@ class _Planner:
         tokens = self.study.train_tokens_of(variant)
         if self.study.match == "tokens":
             return steps_for_tokens(tokens, shares, per_step[0].tokens)
-        flops = reference_flops(self._model, tokens, self.study.target_context)
-        return steps_for_flops(flops, shares, [cost.flops for cost in per_step])
+        budget = pretraining_cost(self._model, tokens, self.study.target_context)
+        return steps_for_flops(budget.flops, shares, [cost.flops for cost in per_step])
 
     def _choice(self, variant: MethodEntry) -> Step:
         """Add a trial for each value, its scores on validation text and the choice."""
@@ -689,16 +687,6 @@ class _Planner:
         present = {role: parent for role, parent in parents.items() if parent is not None}
         step = make_step(spec.kind, spec.version, spec.identity(), name, present, axes)
         return steps.setdefault(step.fingerprint, step)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A training run of a variant; `target` and `row_length` are in tokens."""
-
-    name: str
-    method: Method
-    target: int
-    row_length: int
 
 
 def _trained_context(model: LanguageModel) -> int | None:

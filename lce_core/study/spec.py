@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from lce_core.benchmarks import Benchmark
 from lce_core.corpora import Corpus
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, did_you_mean, require_known
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Section, Training, TrainPositions, Upsampling
@@ -542,14 +542,9 @@ class StudySpec(BaseModel):
         names = [variant.name for variant in self.methods]
         seen: dict[tuple[object, ...], int] = {}
         for index, entry in enumerate(self.benchmarks):
+            expected = "a method of the study, with -tuned if it is tuned"
+            require_known(f"benchmarks[{index}].methods", entry.methods or (), expected, names)
             for name in entry.methods or names:
-                if name not in names:
-                    raise SpecError(
-                        f"benchmarks[{index}].methods",
-                        repr(name),
-                        "a method of the study, with -tuned if it is tuned",
-                        did_you_mean(name, names),
-                    )
                 for task, length in itertools.product(entry.tasks, entry.lengths):
                     cell = (name, entry.benchmark.plugin_name, task, length)
                     if cell in seen:
@@ -620,11 +615,7 @@ def _missing_value(key: str, variant: MethodEntry) -> SpecError:
 
 def _known_domains(where: str, given: Sequence[str], known: Sequence[str]) -> None:
     _refuse_repeats(where, given)
-    for domain in given:
-        if domain not in known:
-            raise SpecError(
-                where, repr(domain), "domains of the corpus", did_you_mean(domain, known)
-            )
+    require_known(where, given, "domains of the corpus", known)
 
 
 def _check_shares(where: str, upsampling: Upsampling, known: Sequence[str]) -> None:

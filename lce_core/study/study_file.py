@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.corpora import CORPORA
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, did_you_mean, require_known
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
@@ -86,9 +86,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    known = recipe_names()
-    if name not in known:
-        raise SpecError(where, repr(name), "the name of a recipe", did_you_mean(name, known))
+    require_known(where, [name], "the name of a recipe", recipe_names())
     text = (files("lce_core") / "recipes" / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     return Recipe.model_validate(yaml.safe_load(text))
 
@@ -264,14 +262,8 @@ def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
             "add, for example, `lengths: [4096, 8192]`",
         )
     tasks = _tuple(entry.get("tasks", list(benchmark.tasks())), f"{where}.tasks")
-    for task in tasks:
-        if task not in benchmark.tasks():
-            raise SpecError(
-                f"{where}.tasks",
-                repr(task),
-                f"a task of {benchmark.plugin_name}",
-                did_you_mean(str(task), benchmark.tasks()),
-            )
+    known = benchmark.tasks()
+    require_known(f"{where}.tasks", tasks, f"a task of {benchmark.plugin_name}", known)
     lengths = _tuple(entry["lengths"], f"{where}.lengths")
     fields = {"benchmark": benchmark, "lengths": lengths, "tasks": tasks}
     if "methods" in entry:
