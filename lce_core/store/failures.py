@@ -50,7 +50,7 @@ FailureClass = Literal[
 ]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""errno values of disk errors that only a user can fix: no space, quota exceeded, read-only."""
+"""Errors that only a user can fix: no space, quota exceeded, read-only."""
 
 _FULL = (
     *map(os.strerror, _DISK),
@@ -64,10 +64,7 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the class by the error's type and errno, or else its message.
-
-    CUDA, NCCL and databases raise one type for different faults.
-    """
+    """Return the class by type and errno, or by message where one type has different causes."""
     if isinstance(error, NonFiniteError):
         return "non_finite"
     if isinstance(error, UnavailableError):
@@ -112,9 +109,8 @@ _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy
 def explained(error: Exception, home: Path) -> LceError:
     """Return the error that a command reports for an exception; an `LceError` is unchanged.
 
-    If the disk of LCE_HOME is full, read-only or broken, or a file in it was replaced or made
-    unreadable, the error names the file. Any other exception is a bug in lce: a `DefectError`, with
-    the traceback in a file.
+    A fault of the disk or of a file in LCE_HOME names the file. Any other exception is a bug in
+    lce: a `DefectError`, with the traceback in a file.
     """
     if isinstance(error, LceError):
         return error
@@ -185,7 +181,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _saved_traceback(error: Exception) -> str:
-    """Write the traceback to a temporary file, or else to standard error; return its place."""
+    """Write the traceback to a temporary file, or else to standard error."""
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(
@@ -214,7 +210,6 @@ class _Note(BaseModel):
 
     @classmethod
     def read(cls, file: Path) -> dict[str, Any]:
-        """Return a failure file's content; ValueError if it is damaged."""
         note = read_mapping(file)
         cls.model_validate(note)
         return note
@@ -227,7 +222,7 @@ class FailureNotes:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """Return the content of a step's failure file (see `add`); None if it has no valid file."""
+        """Return a step's valid failure file (see `add`), if any."""
         try:
             return _Note.read(self._file(step.id))
         except OSError as error:
@@ -251,7 +246,7 @@ class FailureNotes:
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Replace the step's failure file after a failed attempt.
 
-        Since the step was last done, `attempts` counts failed ones, and `short_of_memory` those
+        `attempts` counts failed ones since the step was last done, `short_of_memory` those of them
         that ran out of memory or lost their worker.
         """
         last, kind = self.of(step) or {}, classify(error)

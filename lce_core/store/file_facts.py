@@ -41,7 +41,7 @@ _LOCK_SECONDS = 10.0
 
 
 class FileFacts:
-    """Cache of digests and other facts about files, stored in one home."""
+    """Cache of digests and other facts about files, in one home."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._file = home, home / "cache" / "files"
@@ -58,13 +58,11 @@ class FileFacts:
         *,
         fresh: bool = False,
     ) -> T:
-        """Return a fact about `files`; compute it only if it is not cached or a file has changed.
+        """Return a fact about `files` as JSON, computed if a file has changed, or if `fresh`.
 
-        Args:
-          what: Name of the fact; include a version if the code that computes it may change.
-          place: The files' folder; `what` and `place` are the cache key.
-          compute: Returns the fact as JSON; called also if a file is missing, for a useful error.
-          fresh: Compute the fact even if it is cached.
+        `what` and the files' folder `place` are the cache key; `what` includes a version if the
+        code of `compute` may change. `compute` is called also if a file is missing, for a useful
+        error.
         """
         if self._known is None:
             self._known = _read(self._file)

@@ -35,7 +35,6 @@ with open(sys.argv[1], "rb+") as file:
     except BlockingIOError:
         sys.exit(3)
 """
-"""Program of a second process that tries to lock the file."""
 _EXCLUDED = 3
 """Exit code of `_LOCK_SCRIPT` if the file is locked."""
 
@@ -61,7 +60,7 @@ class Probe:
 
 
 def probe(folder: Path) -> Probe:
-    """Test the file system of an existing folder, writing only to a temporary subfolder."""
+    """Test an existing folder's file system; write only to a temporary subfolder."""
     mount, skew, lacks = mount_of(folder), 0.0, list[str]()
     aside = folder / f".probe-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     aside.mkdir()
@@ -128,10 +127,7 @@ def _locks(aside: Path) -> str | None:
 
 
 def _renames(aside: Path) -> str | None:
-    """Test whether renames are atomic; return the fault, if any.
-
-    Readers must keep the old content of a replaced file; a whole folder must move.
-    """
+    """Test that readers keep a replaced file's old content, and that a folder moves as a whole."""
     old, new = aside / "old", aside / "new"
     old.write_text("old", encoding="utf-8")
     new.write_text("new", encoding="utf-8")

@@ -58,10 +58,7 @@ class Garbage:
 
 
 def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]:
-    """Return the files and folders that `collect_garbage` would remove, sorted by path.
-
-    Beyond `prompt_bytes`, the oldest cached prompts are removed.
-    """
+    """Return what `collect_garbage` would remove; of prompts the oldest beyond `prompt_bytes`."""
     artifacts, records = _holdings(store)
     needed = _needed(artifacts, records, roots)
     found = [
@@ -79,12 +76,9 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
 
 
 def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int) -> list[Garbage]:
-    """Remove what `find_garbage` finds and return it.
+    """Remove what `find_garbage` finds and return it; refuse if a live process is computing a step.
 
     `roots` is called under the lock of the leases, so that no step can start meanwhile.
-
-    Raises:
-      SpecError: if a live process is computing a step; nothing is removed.
     """
     leases, renamed = store.home / "leases", []
     make_folder(leases)
@@ -111,7 +105,6 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
 
 
 def _dead_attempts(store: Store) -> list[Path]:
-    """Return the unfinished artifacts without a live lease on any host."""
     leases, attempts = store.home / "leases", sorted(store.home.glob(f"artifacts/*/{ATTEMPT}*"))
     ids = (attempt.name.removeprefix(ATTEMPT).split("-")[0] for attempt in attempts)
     return [attempt for attempt, one in zip(attempts, ids, strict=True) if not is_held(leases, one)]
@@ -175,7 +168,7 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the items with `bytes`; those of hard-linked files count where the last link goes."""
+    """Set `bytes`; those of hard-linked files count where the last link goes."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:
@@ -202,17 +195,14 @@ def _files(path: Path) -> Iterator[os.stat_result]:
 ABANDONED_SECONDS = 3600.0
 """Live processes rename their temporary files within seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
-"""Folders of a home in which lce writes temporary files."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
-"""Names of temporary files of `write_file` and of file system tests."""
 
 
 def sweep(store: Store) -> list[str]:
     """Remove leftovers of dead processes; return names of removed unfinished artifacts.
 
-    These are unfinished artifacts without a live lease on any host, leases of parts whose worker
-    died, old temporary files, and the progress, leases and failures of finished steps. A step with
-    a damaged artifact is unfinished: another process may be computing it again.
+    Also remove progress, leases and failures of finished steps. A step with a damaged artifact is
+    unfinished: another process may be computing it again.
     """
     swept, leases = [], store.home / "leases"
     with locked(leases):

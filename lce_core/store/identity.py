@@ -21,11 +21,7 @@ ID_DIGITS = 12
 
 
 def canonical_json(value: object, where: str = "value") -> str:
-    """Return the canonical JSON: sorted keys, no whitespace, shortest float repr.
-
-    Raises:
-      SpecError: if `value` contains NaN, infinity or an unsupported type; names its path.
-    """
+    """Return the canonical JSON: sorted keys, no whitespace, shortest float repr."""
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 

@@ -39,7 +39,6 @@ _OURS: set[str] = set()
 
 
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
-    """Return True if the owner is alive, on other hosts by the seconds since its heartbeat."""
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
@@ -62,7 +61,7 @@ def is_held(folder: Path, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Holder:
-    """The live process that holds a lease, for `lce status` and error messages."""
+    """The live process that holds a lease."""
 
     host: str
     pid: int
@@ -83,10 +82,7 @@ def holders(folder: Path) -> dict[str, Holder]:
 
 
 class Lease:
-    """The exclusive right to compute one step, renewed by a heartbeat until it is released.
-
-    Use it as a context manager, and call `require` directly before the result is saved.
-    """
+    """The exclusive right to compute one step. Call `require` before the result is saved."""
 
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
@@ -128,7 +124,6 @@ class Lease:
         return held is not None and held[0].get("token") == self._token
 
     def require(self) -> None:
-        """Check that this process still holds the lease."""
         if not self.still_ours():
             raise LeaseLostError(
                 self._path,
@@ -204,7 +199,7 @@ def _now_of_file_system(folder: Path) -> float:
 
 
 def _place() -> dict[str, Any]:
-    """Return the host, boot id and PID namespace, within which a pid identifies one process."""
+    """Return host, boot id and PID namespace, within which a pid identifies one process."""
     pid_namespace = None
     with contextlib.suppress(OSError):
         pid_namespace = Path("/proc/self/ns/pid").stat().st_ino

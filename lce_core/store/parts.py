@@ -37,11 +37,10 @@ class Parts:
         self.folder, self._leases = folder, leases
 
     def open(self) -> None:
-        """Create the step's progress folder, before `ask` and `write`."""
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
-        """Ask other workers to compute parts: write order.json, whose `parts` has them by name."""
+        """Ask other workers to compute the parts, which `order` has by name under `parts`."""
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
@@ -70,11 +69,7 @@ class Parts:
         return None
 
     def write(self, name: str, arrays: Arrays) -> None:
-        """Save the result of a finished part.
-
-        Raises:
-          FileNotFoundError: if the store has removed the folder, because the step is finished.
-        """
+        """Save a part; FileNotFoundError if the store removed the folder of the finished step."""
         write_file(self._file(name), to_bytes(arrays), durable=True)
         sync(self.folder)
 
@@ -92,7 +87,6 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """Return the ids of steps whose worker asks others for help."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}
 
 

@@ -110,7 +110,6 @@ class Record(BaseModel):
     seconds: float
     """Wall-clock seconds of computation, summed over all workers and attempts that contributed."""
     attempts: int
-    """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
     """Code of the user's own plug-ins that the step used, by name such as "methods/mine"."""
 
@@ -132,12 +131,7 @@ class Record(BaseModel):
 
     @classmethod
     def parse(cls, written: bytes) -> Record:
-        """Parse and verify the content of a record.json.
-
-        Raises:
-          SealError: if the content does not match the digest in the file.
-          ValueError: if the content is not a record.
-        """
+        """Parse a record.json; SealError if it was edited, ValueError if it is no record."""
         content = json_object(written)
         if "format" not in content:
             raise ValueError(f"{RECORD} is not a record")
@@ -149,9 +143,9 @@ class Record(BaseModel):
         return cls.model_validate(content)
 
     def files_in(self, folder: Path) -> dict[str, FileEntry]:
-        """Return the files that the artifact in `folder` must have to be undamaged.
+        """Return the files that an undamaged artifact in `folder` has.
 
-        If the whole folder of weights is absent, its files are left out: a user deleted hundreds of
+        They exclude the weights if that whole folder is absent: a user deleted hundreds of
         gigabytes, or left them on the machine that trained. Losses and facts of the training stay.
         """
         weights = {name for name in self.files if name.startswith(f"{WEIGHTS}/")}
@@ -162,8 +156,7 @@ class Record(BaseModel):
     def fault_in(self, folder: Path, digest: Callable[[Path], str] | None = None) -> str | None:
         """Return the first fault of an artifact's files such as "weights.bin is missing", or None.
 
-        Checks their sizes, and their sha256 if `digest` returns it. Absent weights are no fault
-        (`files_in`).
+        Their sha256 is checked only with `digest`. Absent weights are no fault (`files_in`).
         """
         files = self.files_in(folder)
         for name, entry in files.items():
@@ -188,11 +181,7 @@ class Record(BaseModel):
         return len(self.files_in(folder)) < len(self.files)
 
     def write(self, folder: Path) -> None:
-        """Write `folder`/record.json with the digest of its content, atomically by rename.
-
-        Raises:
-          ValueError: if a text or number of a plug-in's result could not be read again.
-        """
+        """Write and seal record.json; ValueError if a plug-in's result could not be read again."""
         content = sealed(self.model_dump(mode="json"))
         self.parse(json.dumps(content).encode())
         write_json(folder / RECORD, content)
@@ -235,7 +224,7 @@ def _host() -> dict[str, Any]:
 def git_state(folder: Path) -> dict[str, Any]:
     """Return the `commit` of lce's git checkout, and `dirty`: True if tracked files have changes.
 
-    Both are None if `folder` is not in a checkout of lce. A packed copy has them in a file.
+    Both are None outside a checkout. A packed copy of lce has them in a file.
     """
     with contextlib.suppress(OSError):
         packed: dict[str, Any] = json.loads((folder / COMMIT).read_text(encoding="ascii"))

@@ -132,16 +132,14 @@ class Expectation(Section):
 
     @property
     def key(self) -> str:
-        """One of `_DIRECTIONS`, such as "better"."""
         return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
 
     @property
     def direction(self) -> str:
-        """The key as words, such as "not worse"."""
         return self.key.replace("_", " ")
 
     def margin(self, where: str, unit: str) -> float | None:
-        """Return the margin as a number: an absolute difference, or a fraction of a perplexity."""
+        """Return the margin as an absolute difference, or as a fraction of a perplexity."""
         if self.within is None:
             return None
         found, expected = _MARGIN.fullmatch(self.within.strip()), _UNITS.get(unit, unit)
@@ -158,7 +156,7 @@ class Expectation(Section):
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
         """Return `says`, or a sentence such as "yarn is better than pi on ruler".
 
-        `variants` maps the name of each variant to its label and True if it is frozen.
+        `variants` has label and frozen (True or False) by name.
         """
         if self.predicts:
             benchmark = self.benchmark.replace("_", " ")
@@ -188,16 +186,8 @@ def comparisons(
     """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
     An entry with `predicts` has one comparison per length and base model, without variants.
-
-    Args:
-      variants: Label and True if the variant is frozen, by name of the variant.
-      units: Unit of each benchmark's default metric, by name.
-      metrics: Names of each benchmark's other metrics that can be compared; all are in nats.
-
-    Yields:
-      Mappings with the keys entry (index in `expects`), text, claim, metric, weight and among (if
-        the entry has them), base_model, method, frozen, expected (`direction`), margin,
-        other_method, other_frozen, benchmark and eval_length.
+    `variants` are as in `Expectation.text`. `units` has the unit of each benchmark's default
+    metric, and `metrics` the names of its others that can be compared, all in nats.
     """
     named_by: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(expects):
@@ -367,7 +357,6 @@ def _shared_lengths(
 
 
 def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequence[int]:
-    """Return the entry's lengths, or by default all known ones."""
     missing = sorted(set(entry.lengths or ()) - known)
     if missing or not known:
         at = f" at {missing[0]} tokens" if missing else ""

@@ -1,15 +1,14 @@
 """Read and write `study.lock`: the id of every step of a study, and the settings behind each id.
 
 Users commit the lock to version control; `lce lock --check` reports ids that changed. The lock is
-JSON with one sorted line per entry, so that a diff of two locks is readable. Mappings that many
-steps share are stored once under `parts`, and steps refer to them by name and digest. Steps contain
-shortened digests of their input data; the full digests are in `data`.
+JSON with one sorted line per entry, so that a diff is readable. Mappings that many steps share are
+stored once under `parts`, and steps refer to them by name and digest. Steps contain shortened
+digests of their input data; the full digests are in `data`.
 
-`roots_of` finds the artifacts that `lce gc` must keep: those that plans and locks of studies name.
-A plan without some input data has no ids for the cells that read it. For such a cell, every
-artifact of the same model, method, seed, benchmark, task and length is kept, and all artifacts that
-earlier plans of the study name, because the cell's artifact may have been computed under another
-label or seed.
+`roots_of` finds the artifacts that `lce gc` must keep. A plan without some input data has no ids
+for the cells that read it. For such a cell, every artifact of the same model, method, seed,
+benchmark, task and length is kept, and all artifacts that earlier plans of the study name, because
+the cell's artifact may have been computed under another label or seed.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ MAX_CHARS = 1 << 28
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of a spec with a digest of input data or weights."""
 _PART_DIGITS = 8
-"""Hex digits of the digest in a reference to an entry of `parts`."""
 _REFERS = "@"
-"""First character of such a reference."""
 
 
 class _File(BaseModel):
@@ -72,11 +69,10 @@ class LockedStep:
 
 @dataclass(frozen=True)
 class Lock:
-    """The content of a lock file: the steps of a study and the digests of their input data."""
+    """The content of a lock file."""
 
     study: str
     kinds: Mapping[str, int]
-    """Version of each step kind."""
     steps: Mapping[str, LockedStep]
     data: Mapping[str, str] = field(default_factory=dict)
     """Full digests, by keys such as "data of benchmark ruler 1f0c2b3a4d5e"."""
@@ -101,11 +97,7 @@ class Lock:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Lock:
-        """Parse the lock file `where`.
-
-        Raises:
-          DataError: if the text is not a valid lock, for example after a merge conflict.
-        """
+        """Parse the lock file `where`; DataError if invalid, for example after a merge conflict."""
         try:
             file = _File.model_validate_json(text)
             steps = [_locked(key, entry, file.parts) for key, entry in file.steps.items()]
@@ -164,13 +156,13 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Return what the digest in a spec's field identifies: "data of benchmark ruler", say."""
+    """Return the reader of a digest, such as "data of benchmark ruler"."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec with references for its mappings, which are added to `parts`."""
+    """Return a spec that refers to its mappings, which are added to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):
@@ -216,12 +208,7 @@ def _locked(key: str, entry: dict[str, Any], parts: Mapping[str, Any]) -> Locked
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Return the artifacts that plans, locks and further lock files name, as ids or axes.
-
-    Raises:
-      SpecError: if there is no plan and no lock, because `lce gc` would then remove everything.
-      DataError: if a plan or lock cannot be read, because its ids are then unknown.
-    """
+    """Return the artifacts that plans, locks and further lock files name, as ids or axes."""
     plans = sorted(store.home.glob("studies/*/plan.json"))
     kept = [*sorted(store.home.glob(f"studies/*/{LOCK}")), *locks]
     if not (plans or kept):

@@ -23,13 +23,10 @@ from lce_core.errors import SpecError
 MAX_CHARS = 1 << 19
 """Maximum file size: about 10,000 lines, for which PyYAML's Python loader takes five seconds."""
 MAX_VALUES = 20_000
-"""Maximum keys and values in a file."""
 MAX_DEPTH = 32
-"""Maximum nesting of lists and mappings."""
 MAX_DIGITS = 40
 """Maximum characters of an integer; 64-bit ones need at most 20 digits."""
 _SHOWN_CHARS = 60
-"""Maximum characters of a value that an error quotes."""
 _EXPONENT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9_]*)(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$")
 _OCTAL = re.compile(r"([-+]?)0[0_]*([0-9][0-9_]*)")
 

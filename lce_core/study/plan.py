@@ -221,7 +221,6 @@ class _Base:
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> _Base:
-        """Resolve the model's configuration and compute its folder's digest, if any."""
         try:
             known = model.resolved(folder)
         except UnavailableError as error:
@@ -242,12 +241,6 @@ def compile_study(
     """Compile a study into its steps and cells.
 
     Data folders are by the names that the user gave, model folders by base model or checkpoint.
-
-    Raises:
-      SpecError: if a method's parameters do not fit a base model or the lengths, or a folder has a
-        model of other sizes.
-      DataError: if the corpus, a data set or a weights folder exists but is damaged.
-      UnavailableError: if a base model's folder cannot be read or has no weights file.
     """
     steps: Steps = {}
     expected: Steps = {}
@@ -286,19 +279,17 @@ class _Planner:
     seed: int
     corpus: Data
     data: Mapping[tuple[int, str], Data]
-    """Digests by (index of the benchmark in the study, task)."""
+    """By (index of the benchmark in the study, task)."""
     published: Mapping[str, Data]
-    """Digests of published weights, by variant name."""
+    """By variant name."""
     folders: Mapping[str, Path]
     steps: Steps
     expected: Steps
-    """Steps of the plan whose input data is missing; `steps` has the others."""
     trial_axes: Mapping[str, Any] = field(default_factory=dict)
-    """Axes of training runs that are trials of `tune`."""
+    """Axes of the trials of `tune`."""
     costs: dict[str, StepCost] = field(default_factory=dict)
     """Cost of each tuned variant's own runs, by name, without the weights that they start from."""
     checkpoints: dict[str, Step | None] = field(default_factory=dict)
-    """Last training step of each variant, by name."""
 
     @property
     def _model(self) -> LanguageModel:
@@ -422,7 +413,7 @@ class _Planner:
         return found
 
     def _checkpoint(self, variant: MethodEntry) -> Step | None:
-        """Add the training step that produces a variant's weights, and return it.
+        """Add and return the training step that produces a variant's weights.
 
         None if the study does not train them: they are published, or a base model's.
         """
@@ -617,7 +608,6 @@ class _Planner:
     def _rows(
         self, row_length: int, num_steps: int, training: Training, upsampling: Upsampling
     ) -> Step:
-        """Add the step that packs training rows."""
         seeds = self._seeds()
         seed = seeds.get("data_seed", seeds["seed"])
         spec = RowsSpec(
@@ -632,7 +622,6 @@ class _Planner:
         return self._add_text(self._of_text, spec, str(row_length), f"s{seed}")
 
     def _held_out(self, steps: Steps) -> Step:
-        """Add the step that tokenizes held-out text."""
         spec = HeldOutSpec(
             **self._text(),
             tokens_per_domain=self.study.evaluation.held_out_tokens,
@@ -653,7 +642,6 @@ class _Planner:
         return self._add_text(self._of_text, spec, "validation")
 
     def _text(self) -> dict[str, Any]:
-        """Return the fields of `TextSpec`."""
         model = self._model
         tokenizer = Tokenizer(
             name=model.plugin_name,
@@ -683,7 +671,6 @@ class _Planner:
         parents: Mapping[str, Step | None],
         axes: Mapping[str, Any],
     ) -> Step:
-        """Add a step unless its fingerprint is there; return the step in `steps`."""
         present = {role: parent for role, parent in parents.items() if parent is not None}
         step = make_step(spec.kind, spec.version, spec.identity(), name, present, axes)
         return steps.setdefault(step.fingerprint, step)

@@ -53,8 +53,8 @@ def inspect(
 ) -> dict[str, StepState]:
     """Return the state of every step of a plan by fingerprint, parents before children.
 
-    `folders` are this run's data and model folders; if they differ from those of the run in which a
-    step was unavailable, that step is retried. `retry_failed` retries every failed step.
+    An unavailable step is retried if its run had other data and model `folders`, and every failed
+    step with `retry_failed`.
     """
     states: dict[str, StepState] = {}
     listing, accepted = store.listing(), AcceptedCode(store.home)
@@ -80,10 +80,9 @@ def inspect(
 
 
 def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
-    """Return the fingerprints of the steps that a run computes.
+    """Return the fingerprints of the missing cells, and of missing steps whose results they read.
 
-    These are the missing cells, and the missing steps whose results they read. Deleted weights or
-    rows are not computed again if all cells that read them are done.
+    Deleted weights or rows are not computed again if all cells that read them are done.
     """
 
     def missing(steps: Iterable[str]) -> Iterator[str]:
@@ -94,19 +93,12 @@ def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
 
 
 def inputs_of(step: Step) -> list[str]:
-    """Return the fingerprints of the steps that must be done before a step starts.
-
-    A training run also waits for the text that evaluates it: without text, nothing trains.
-    """
+    """Return what must be done before a step; a training run also waits for its evaluation text."""
     texts = (step.axes.get(role) for role in ("held_out", "validation"))
     return [*step.parents.values(), *filter(None, texts)]
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """Return the state of a failed step, or None if the next run retries it.
-
-    An unavailable step is retried if `folders` differ from those of the failed run.
-    """
     if failure["class"] == _FOR_GOOD:
         return StepState("failed", f"{failure['class']}: {failure['message']}")
     if failure["class"] == "unavailable" and failure["folders"] == folders:

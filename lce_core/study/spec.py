@@ -250,7 +250,7 @@ class StudySpec(BaseModel):
         return variant.target_context or self.target_context
 
     def train_length_of(self, variant: MethodEntry) -> int:
-        """Return the length in tokens of the training rows in a tuned variant's last run."""
+        """Return the length in tokens of the rows in a tuned variant's last run."""
         trained = self.weights_source_of(variant) or variant
         return trained.train_length or self.target_of(trained)
 
@@ -309,8 +309,8 @@ class StudySpec(BaseModel):
     ) -> Iterator[dict[str, Any]]:
         """Expand `expects` into pairs of variants (`expectation.comparisons`).
 
-        With `contexts`, the trained context in tokens of each base model, then yield the default
-        comparisons (`expectation.in_trained_context`).
+        Yield the default comparisons as well, with `contexts`, the trained context of each base
+        model.
         """
         evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
         for entry in self.benchmarks:
@@ -342,7 +342,6 @@ class StudySpec(BaseModel):
 
     @property
     def num_cells(self) -> int:
-        """Number of cells, counted without creating them."""
         of_one_seed = sum(
             len(entry.tasks) * len(entry.lengths) * sum(map(entry.evaluates, self.methods))
             for entry in self.benchmarks
@@ -594,7 +593,6 @@ class StudySpec(BaseModel):
 
 
 def _in_words(*sections: tuple[str, BaseModel]) -> list[str]:
-    """Return the values that differ from their defaults in words, sorted."""
     return sorted(
         f"{where} {key} {value}"
         for where, section in sections

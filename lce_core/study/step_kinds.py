@@ -70,7 +70,6 @@ class Tokenizer(Section):
 
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""Classes by the kind's name."""
 
 
 class StepSpec(Section):
@@ -97,7 +96,6 @@ class StepSpec(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuild a spec from the output of `identity`."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -117,12 +115,11 @@ class StepSpec(Section):
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Return the display name of the step's unit."""
         return f"{step.kind} {step.name}"
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
-        """Return True if two workers that share the step's unit finish it sooner than one."""
+        """Return True if two workers finish the step's unit sooner than one."""
         return True
 
     @classmethod
@@ -247,7 +244,6 @@ class SearchSpec(StepSpec):
     submitted_as: ClassVar[str] = "evaluate"
     place: ClassVar[tuple[str, ...]] = ("base_model", "method", "frozen", "seed")
     published: ClassVar[str | None] = None
-    """A search never evaluates published weights."""
 
     base_model: SomeModel
     weights: str | None = None
@@ -316,7 +312,6 @@ class ChoiceSpec(StepSpec):
 
     @staticmethod
     def role(number: int, domain: str) -> str:
-        """Return the role of the parent that scores trial `number` (from 0) on a domain."""
         return f"trial_{number}_{domain}"
 
 
@@ -362,7 +357,6 @@ class CellSpec(StepSpec):
         return cost
 
     def prompts_cost(self, step: Step) -> StepCost:
-        """Predict the cost without control prompts."""
         answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
@@ -427,7 +421,6 @@ def kind_named(kind: str) -> type[StepSpec]:
 
 
 def spec_of(step: Step) -> StepSpec:
-    """Parse a step's spec into the class of its kind, loading the plug-ins."""
     return KINDS[step.kind].parse(step.spec)
 
 

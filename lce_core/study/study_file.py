@@ -36,7 +36,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Section)
 
 _SUFFIX = ".yaml"
-"""Of the files in `lce_core/recipes`."""
 
 
 class Fact(Section):
@@ -55,7 +54,6 @@ class Recipe(Section):
     about: str
     """The paper or project that published these settings."""
     training: dict[str, Fact]
-    """Values and sources, by key of `Training`."""
     upsampling: dict[str, Fact] = Field(default_factory=dict)
     """Values and sources, by key of `Upsampling`. They apply only if the study's own `training`
     names the recipe, because all methods share the training text."""
@@ -70,11 +68,9 @@ class Recipe(Section):
         yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
 
     def of_entry(self) -> dict[str, Any]:
-        """Return the keys, other than `training`, that the recipe sets in an entry of `methods`."""
         return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
 
     def of_study(self) -> dict[str, Any]:
-        """Return the keys, other than `training`, that the recipe sets for a whole study."""
         upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
         return {**self.of_entry(), **upsampling}
 
@@ -92,10 +88,7 @@ def load_recipe(name: str, where: str = "recipe") -> Recipe:
 
 
 def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
-    """Replace the key `recipe` of `training` by the recipe's values; other keys override them.
-
-    Also return the recipe (None without the key).
-    """
+    """Replace the key `recipe` by the recipe's values, which other keys override; return both."""
     if "recipe" not in training:
         return None, dict(training)
     recipe = load_recipe(str(training["recipe"]), f"{where}.recipe")
