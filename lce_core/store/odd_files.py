@@ -22,8 +22,9 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from lce_core.errors import SpecError, StoreError
 
@@ -33,7 +34,7 @@ NOT_A_FILE = frozenset(
 """errno values of `open_file` that mean "no regular file here"; others: perhaps unreadable."""
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a regular file, or a link to one; else OSError with an errno in `NOT_A_FILE`."""
     # O_NONBLOCK: opening a FIFO without a writer would block. Regular files ignore the flag.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
