@@ -230,29 +230,36 @@ class BaseSpec(TrainingSpec):
         return pretraining_cost(self.base_model, self.num_tokens, self.row_length)
 
 
-class SearchSpec(StepSpec):
-    """Search for the parameters that a method leaves open.
+class EvaluationSpec(StepSpec):
+    """A step that evaluates a base model with a method."""
 
-    Losses are measured on the validation text of the parent `validation`, with the weights of the
-    parent `checkpoint` or else the base model's. Cells and training runs read the parameters from
-    their parent `search`.
-    """
-
-    kind: ClassVar[str] = "search"
-    version: ClassVar[int] = 1
-    order: ClassVar[int] = 3
     submitted_as: ClassVar[str] = "evaluate"
-    place: ClassVar[tuple[str, ...]] = ("base_model", "method", "frozen", "seed")
-    published: ClassVar[str | None] = None
 
     base_model: SomeModel
     weights: str | None = None
     """Digest of the base model's local folder; None for the hub."""
     method: SomeMethod
-    """The method before its search."""
     target_context: int
-    """Tokens of each text whose loss is measured."""
     evaluation: Inference
+
+    def _cost(self, tokens: int, length: float) -> StepCost:
+        target = self.target_context
+        return evaluation_cost(self.base_model, self.method, target, tokens, length)
+
+
+class SearchSpec(EvaluationSpec):
+    """Search for the parameters that `method` leaves open.
+
+    Losses of texts of `target_context` tokens are measured on the parent `validation`, with the
+    weights of the parent `checkpoint` or else the base model's. Cells and training runs read the
+    parameters from their parent `search`.
+    """
+
+    kind: ClassVar[str] = "search"
+    version: ClassVar[int] = 1
+    order: ClassVar[int] = 3
+    place: ClassVar[tuple[str, ...]] = ("base_model", "method", "frozen", "seed")
+    published: ClassVar[str | None] = None
 
     @property
     def search(self) -> ParameterSearch:
@@ -263,8 +270,7 @@ class SearchSpec(StepSpec):
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
         """Return the cost of all trials, if none of them is a repetition."""
         length = self.target_context
-        tokens = self.search.max_trials * self.search.samples * length
-        return evaluation_cost(self.base_model, self.method, length, tokens, length)
+        return self._cost(self.search.max_trials * self.search.samples * length, length)
 
 
 class FinetuneSpec(TrainingSpec):
@@ -315,7 +321,7 @@ class ChoiceSpec(StepSpec):
         return f"trial_{number}_{domain}"
 
 
-class CellSpec(StepSpec):
+class CellSpec(EvaluationSpec):
     """A cell: one benchmark task at one length for one variant of a model.
 
     The weights are those of the parent `checkpoint`, else published weights (`published`), else the
@@ -325,20 +331,13 @@ class CellSpec(StepSpec):
     kind: ClassVar[str] = "cell"
     version: ClassVar[int] = 1
     order: ClassVar[int] = 5
-    submitted_as: ClassVar[str] = "evaluate"
     place: ClassVar[tuple[str, ...]] = (
         "base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length",
     )  # fmt: skip
 
-    base_model: SomeModel
-    weights: str | None = None
-    """Digest of the base model's local folder; None for the hub."""
-    method: SomeMethod
-    target_context: int
     benchmark: SomeBenchmark
     task: str
     eval_length: int
-    evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
     """Settings of confidence intervals, equal to `statistics.estimates.INTERVALS`."""
     seed: int | None = None
@@ -382,10 +381,6 @@ class CellSpec(StepSpec):
             self.evaluation.precision,
         )
         return replace(self._cost(tokens, length), decoding=decoding)
-
-    def _cost(self, tokens: int, length: float) -> StepCost:
-        target = self.target_context
-        return evaluation_cost(self.base_model, self.method, target, tokens, length)
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
