@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lce_core.store.artifacts import Store
 from lce_core.store.plugin_code import AcceptedCode, PluginChange
 from lce_core.store.records import Record
-from lce_core.store.steps import Listing, Step, closure
+from lce_core.store.steps import Step, closure
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.states import State
@@ -69,9 +69,15 @@ def inspect(
         elif record and not record.has_weights_elsewhere(store.path(step, listing)):
             states[step.fingerprint] = StepState("done", "")
         else:
-            what = _WEIGHTS_ELSEWHERE if record else "its artifact is damaged"
             without_weights |= {step.fingerprint} if record else set()
-            state = _unfinished(step, store, listing, states, folders, retry_failed, what)
+            failure = None if retry_failed else store.failures.of(step)
+            state = _blocked(step, states) or StepState("missing", "new")
+            if state.state == "missing" and failure:
+                why = f"failed before ({failure['class']}: {failure['message']})"
+                state = given_up(failure, folders) or StepState("missing", why, "failed")
+            elif state.state == "missing" and store.path(step, listing).exists():
+                what = _WEIGHTS_ELSEWHERE if record else "its artifact is damaged"
+                state = StepState("missing", what, "stale")
             states[step.fingerprint] = replace(state, plugin_changes=doubts)
     for fingerprint in without_weights - needed_steps(plan, states):
         states[fingerprint] = StepState("done", _WEIGHTS_ELSEWHERE)
@@ -116,26 +122,10 @@ def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[Pl
     return frozenset(change for change in changes if not accepted.covers(change))
 
 
-def _unfinished(
-    step: Step,
-    store: Store,
-    listing: Listing,
-    states: dict[str, StepState],
-    folders: Mapping[str, str],
-    retry_failed: bool,
-    what: str,
-) -> StepState:
-    """Return the state of a step that is not done; `what` is the fault of its artifact."""
+def _blocked(step: Step, states: Mapping[str, StepState]) -> StepState | None:
     for role, parent in step.parents.items():
         if states[parent].state == "failed":
             return StepState("failed", f"its {role} {parent[:12]} failed: {states[parent].reason}")
         if states[parent].state == "unavailable":
             return StepState("unavailable", states[parent].reason)
-    failure = store.failures.of(step)
-    if failure and not retry_failed:
-        return given_up(failure, folders) or StepState(
-            "missing", f"failed before ({failure['class']}: {failure['message']})", "failed"
-        )
-    if store.path(step, listing).exists():
-        return StepState("missing", what, "stale")
-    return StepState("missing", "new")
+    return None
