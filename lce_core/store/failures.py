@@ -30,17 +30,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lce_core.errors import (
-    DataError,
-    DefectError,
-    LceError,
-    LeaseLostError,
-    NonFiniteError,
-    SpecError,
-    StoreError,
-    UnavailableError,
-    WorkerLostError,
-)
+from lce_core import errors
 from lce_core.store.odd_files import NOT_A_FILE, read_mapping
 from lce_core.store.records import write_json
 from lce_core.store.steps import Step
@@ -65,13 +55,13 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 def classify(error: BaseException) -> FailureClass:
     """Return the class by type and errno, or by message where one type has different causes."""
-    if isinstance(error, NonFiniteError):
+    if isinstance(error, errors.NonFiniteError):
         return "non_finite"
-    if isinstance(error, UnavailableError):
+    if isinstance(error, errors.UnavailableError):
         return "unavailable"
-    if isinstance(error, DataError | SpecError):
+    if isinstance(error, errors.DataError | errors.SpecError):
         return "data"
-    if isinstance(error, LeaseLostError | WorkerLostError):
+    if isinstance(error, errors.LeaseLostError | errors.WorkerLostError):
         return "transient"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out_of_memory"
@@ -91,8 +81,8 @@ def full_disk_in(message: str) -> str | None:
     return next((text for text in _FULL if text in message), None)
 
 
-def disk_full(home: Path, got: str) -> StoreError:
-    return StoreError(
+def disk_full(home: Path, got: str) -> errors.StoreError:
+    return errors.StoreError(
         f"LCE_HOME {home}",
         got,
         "a disk with free space that lce may write to",
@@ -106,18 +96,18 @@ _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy
 """Packages that raise disk errors without an errno."""
 
 
-def explained(error: Exception, home: Path) -> LceError:
+def explained(error: Exception, home: Path) -> errors.LceError:
     """Return the error that a command reports for an exception; an `LceError` is unchanged.
 
     A fault of the disk or of a file in LCE_HOME names the file. Any other exception is a bug in
     lce: a `DefectError`, with the traceback in a file.
     """
-    if isinstance(error, LceError):
+    if isinstance(error, errors.LceError):
         return error
     if _output_is_closed():
         # Python flushes it once more at exit, which would fail and change the exit code.
         sys.stdout = io.StringIO()
-        return SpecError(
+        return errors.SpecError(
             "standard output",
             "a stream that is closed",
             "an open stream",
@@ -128,13 +118,13 @@ def explained(error: Exception, home: Path) -> LceError:
         return disk_full(home, disk)
     for one in _chain(error):
         if isinstance(one, OSError) and one.filename is not None:
-            return StoreError(
+            return errors.StoreError(
                 os.fsdecode(one.filename) if isinstance(one.filename, bytes) else f"{one.filename}",
                 one.strerror or str(one),
                 "a file or folder that lce created and this user may read and write",
                 "move it away or correct its permissions; `lce doctor` checks all of LCE_HOME",
             )
-    return DefectError(
+    return errors.DefectError(
         "internal error",
         f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
         "no exception",
@@ -250,7 +240,7 @@ class FailureNotes:
         that ran out of memory or lost their worker.
         """
         last, kind = self.of(step) or {}, classify(error)
-        memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
+        memory = kind == "out_of_memory" or isinstance(error, errors.WorkerLostError)
         write_json(
             self._file(step.id),
             {
