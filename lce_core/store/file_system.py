@@ -35,8 +35,6 @@ with open(sys.argv[1], "rb+") as file:
     except BlockingIOError:
         sys.exit(3)
 """
-_EXCLUDED = 3
-"""Exit code of `_LOCK_SCRIPT` if the file is locked."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def _locks(aside: Path) -> str | None:
         except OSError as error:
             return f"it has no flock ({error.strerror})"
         other = subprocess.run([sys.executable, "-ISc", _LOCK_SCRIPT, str(path)])
-    return None if other.returncode == _EXCLUDED else "its flock does not exclude other processes"
+    return None if other.returncode == 3 else "its flock does not exclude other processes"
 
 
 def _renames(aside: Path) -> str | None:

@@ -55,8 +55,12 @@ def locked(folder: Path) -> FileLock:
 
 
 def is_held(folder: Path, name: str) -> bool:
-    held = _read(folder / f"{name}.json")
-    return held is not None and is_alive(*held)
+    return _held(folder / f"{name}.json") is not None
+
+
+def _held(path: Path) -> dict[str, Any] | None:
+    held = _read(path)
+    return held[0] if held is not None and is_alive(*held) else None
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,7 @@ class Holder:
 def holders(folder: Path) -> dict[str, Holder]:
     found = {}
     for path in sorted(folder.glob("*.json")):
-        held = _read(path)
-        if held is not None and is_alive(*held):
-            content = held[0]
+        if content := _held(path):
             since = content.get("since")
             known = since if isinstance(since, int | float) else None
             found[path.stem] = Holder(content["host"], content["pid"], known)

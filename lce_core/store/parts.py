@@ -54,7 +54,8 @@ class Parts:
         """Return the unfinished parts; True if a live worker is computing the part."""
         order = self.order()
         names = order["parts"] if order else ()
-        return {name: self._is_held(name) for name in names if not self.has(name)}
+        unfinished = (name for name in names if not self.has(name))
+        return {name: is_held(self._leases, self._lease(name)) for name in unfinished}
 
     def free(self) -> list[str]:
         return [name for name, is_held in self.left().items() if not is_held]
@@ -75,9 +76,6 @@ class Parts:
 
     def lease(self, name: str) -> Lease | None:
         return Lease.acquire(self._leases, self._lease(name))
-
-    def _is_held(self, name: str) -> bool:
-        return is_held(self._leases, self._lease(name))
 
     def _lease(self, name: str) -> str:
         return f"{self.folder.name}.{name}"

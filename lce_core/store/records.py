@@ -203,20 +203,27 @@ def _seal_of(content: Mapping[str, Any]) -> str:
 def environment() -> dict[str, Any]:
     """Return Python version, libraries, git commit, hardware and switches of libraries as JSON."""
     # Cache only `_host`: a process may import torch after it has written its first artifact.
-    found = {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
+    torch: Any = sys.modules.get("torch")
+    # Rounding differs between the instruction sets of torch's CPU kernels.
+    instructions = None if torch is None else torch.backends.cpu.get_cpu_capability()
+    found = {**_host(), "instructions": instructions, "accelerators": _accelerators()}
     switches = numeric_switches(os.environ)  # noqa: TID251 - they may change the last digits
     return {**found, "switches": switches} if switches else found
 
 
 @functools.cache
 def _host() -> dict[str, Any]:
+    libraries = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            libraries[name] = importlib.metadata.version(name)
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
         "cpu": cpu_name(),
         "cpu_count": os.cpu_count(),
-        "libraries": _versions(),
+        "libraries": libraries,
         "git": git_state(Path(__file__).parent),
     }
 
@@ -264,14 +271,6 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
 @functools.cache
 def cpu_name() -> str:
     try:
@@ -280,12 +279,6 @@ def cpu_name() -> str:
         return platform.processor()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
-
-
-def _instructions() -> str | None:
-    """Return the instruction set of torch's CPU kernels; rounding differs between these sets."""
-    torch: Any = sys.modules.get("torch")
-    return None if torch is None else torch.backends.cpu.get_cpu_capability()
 
 
 def _accelerators() -> list[str]:

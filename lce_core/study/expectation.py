@@ -218,11 +218,12 @@ def comparisons(
             unit = "nats"
         margin = entry.margin(where, unit)
         for other in entry.others or (None,):
-            lengths = (
-                _predicted_lengths(where, entry, evaluated, units)
-                if other is None
-                else _shared_lengths(where, entry, by_variant, other)
-            )
+            if other is None:
+                lengths = _predicted_lengths(where, entry, evaluated, units)
+            else:
+                shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
+                what = f"both {entry.subject} and {other} on the same task"
+                lengths = _lengths(where, entry, {length for length, _ in shared}, what)
             subject = (None, None) if other is None else variants[entry.subject]
             against = (None, None) if other is None else variants[other]
             for length, base_model in itertools.product(lengths, models or base_models):
@@ -346,14 +347,6 @@ def check_margins(margins: Sequence[str]) -> None:
             "write, for example, `short_context_margins: [2 %, 0.02 accuracy]`, or [] for no"
             " comparisons",
         )
-
-
-def _shared_lengths(
-    where: str, entry: Expectation, by_variant: Mapping[str, Set[tuple[int, str]]], other: str
-) -> Sequence[int]:
-    shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
-    both = {length for length, _ in shared}
-    return _lengths(where, entry, both, f"both {entry.subject} and {other} on the same task")
 
 
 def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequence[int]:

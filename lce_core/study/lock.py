@@ -17,7 +17,6 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,6 +75,7 @@ class Lock:
     steps: Mapping[str, LockedStep]
     data: Mapping[str, str] = field(default_factory=dict)
     """Full digests, by keys such as "data of benchmark ruler 1f0c2b3a4d5e"."""
+    _lineages: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False, compare=False)
 
     def text(self) -> str:
         parts: dict[str, Any] = {}
@@ -86,7 +86,11 @@ class Lock:
         }
         sections: dict[str, Mapping[str, Any]] = {
             "kinds": dict(self.kinds),
-            "plugins": dict(_plugins(parts)),
+            "plugins": {
+                f"{key.partition(' ')[0]} {part['name']}": part["version"]
+                for key, part in parts.items()
+                if "name" in part and "version" in part
+            },
             "data": dict(self.data),
             "parts": parts,
             "steps": steps,
@@ -122,10 +126,6 @@ class Lock:
             version = {f"version of kind {step.kind}": self.kinds.get(step.kind)}
             self._lineages[step_id] = {**step.spec, **version, **before}
         return self._lineages[step_id]
-
-    @cached_property
-    def _lineages(self) -> dict[str, Mapping[str, Any]]:
-        return {}
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
@@ -185,12 +185,6 @@ def _fault(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _plugins(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    for key, part in parts.items():
-        if "name" in part and "version" in part:
-            yield f"{key.partition(' ')[0]} {part['name']}", part["version"]
-
-
 def _section(entries: Mapping[str, Any]) -> str:
     lines = (f" {json.dumps(key)}: {json.dumps(entries[key], sort_keys=True)}" for key in entries)
     return "{\n" + ",\n".join(sorted(lines)) + "\n}" if entries else "{}"
@@ -224,8 +218,9 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
         try:
             plan = read_mapping(path)
             ids.update(planned_ids(plan))
-            if waiting := list(_places(plan)):
-                places += waiting
+            waiting = [one for one in plan["cells"] if not one["cell"] and one["waits_for_data"]]
+            places += ({axis: cell[axis] for axis in CellSpec.place} for cell in waiting)
+            if waiting:
                 ids |= ids_of_study(path.parent)
         except UNREADABLE as error:
             raise DataError(
@@ -235,12 +230,6 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
                 "run the study again, or remove the plan's folder if nobody needs its artifacts",
             ) from None
     return Roots(ids, tuple(places))
-
-
-def _places(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for cell in plan["cells"]:
-        if cell["cell"] is None and cell["waits_for_data"]:
-            yield {axis: cell[axis] for axis in CellSpec.place}
 
 
 def ids_before(store: Store, study: str) -> set[str]:

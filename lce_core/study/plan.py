@@ -26,7 +26,6 @@ from lce_core.models import (
     weights_digest,
 )
 from lce_core.recipe import Training, Upsampling
-from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
@@ -187,26 +186,14 @@ class StudyPlan:
 
 
 def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
-    for method in dict.fromkeys(type(entry.method) for entry in study.methods):
-        yield {"part": "method", **_described(method)}
-    profiles = ((type(entry.benchmark), entry.benchmark.profile) for entry in study.benchmarks)
-    for benchmark, profile in dict.fromkeys(profiles):
-        yield {
-            "part": "benchmark",
-            **_described(benchmark),
-            "profile": profile,
-            "profile_summary": benchmark.profiles[profile].summary,
-        }
-
-
-def _described(plugin: type[Plugin]) -> dict[str, str]:
-    source = plugin.source
-    return {
-        "name": plugin.plugin_name,
-        "summary": plugin.summary,
-        "source": source.paper,
-        "place": source.place,
-    }
+    methods = ((type(entry.method), None) for entry in study.methods)
+    benchmarks = ((type(entry.benchmark), entry.benchmark.profile) for entry in study.benchmarks)
+    for plugin, profile in dict.fromkeys([*methods, *benchmarks]):
+        about = {"name": plugin.plugin_name, "summary": plugin.summary}
+        about |= {"source": plugin.source.paper, "place": plugin.source.place}
+        if issubclass(plugin, Benchmark) and profile is not None:
+            about |= {"profile": profile, "profile_summary": plugin.profiles[profile].summary}
+        yield {"part": "method" if profile is None else "benchmark", **about}
 
 
 @dataclass(frozen=True)

@@ -311,8 +311,6 @@ def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
 
 
 def _require_weights(folder: Path) -> None:
-    if any(folder.glob("*.safetensors")) and not (folder / _ADAPTER).is_file():
-        return
     if (folder / _ADAPTER).is_file():
         raise SpecError(
             folder / _ADAPTER,
@@ -320,12 +318,13 @@ def _require_weights(folder: Path) -> None:
             "the weights of the whole model",
             "merge the adapter into the base model, and save the model as safetensors",
         )
-    raise SpecError(
-        folder,
-        "no safetensors file",
-        "weights as safetensors, because other formats can contain code that runs when loaded",
-        "convert them with transformers' save_pretrained, in a sandbox if you distrust them",
-    )
+    if not any(folder.glob("*.safetensors")):
+        raise SpecError(
+            folder,
+            "no safetensors file",
+            "weights as safetensors, because other formats can contain code that runs when loaded",
+            "convert them with transformers' save_pretrained, in a sandbox if you distrust them",
+        )
 
 
 def check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:

@@ -85,19 +85,20 @@ def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
         name = (step.kind, step.name)
         if step.id in new.steps:
             continue
-        if same_name := added.get(name):
-            fields, match = _nearest_locked(old, step, new, same_name)
-            same_name.remove(match)
-            changes.append(LockChange("~", *name, step.id, match.id, fields))
-        elif same_name := waiting.get(name):
-            fields, match = _nearest_locked(old, step, expected, same_name)
-            same_name.remove(match)
-            if fields := tuple(field for field in fields if not _is_digest(field)):
-                changes.append(LockChange("~", *name, step.id, None, fields))
-            else:
-                num_unchecked += 1
-        else:
+        if not (same_name := added.get(name) or waiting.get(name)):
             changes.append(LockChange("-", *name, step.id, None))
+            continue
+        before, lock = old.lineage(step.id), new if added.get(name) else expected
+        fields, match = _nearest(
+            (tuple(differences(before, lock.lineage(one.id))), one) for one in same_name
+        )
+        same_name.remove(match)
+        if lock is new:
+            changes.append(LockChange("~", *name, step.id, match.id, fields))
+        elif fields := tuple(field for field in fields if not _is_digest(field)):
+            changes.append(LockChange("~", *name, step.id, None, fields))
+        else:
+            num_unchecked += 1
     for steps in added.values():
         changes += [LockChange("+", step.kind, step.name, None, step.id) for step in steps]
     for steps in waiting.values():
@@ -114,13 +115,6 @@ def _by_name(steps: Iterable[LockedStep]) -> dict[tuple[str, str], list[LockedSt
     for step in steps:
         found.setdefault((step.kind, step.name), []).append(step)
     return found
-
-
-def _nearest_locked(
-    old: Lock, step: LockedStep, new: Lock, candidates: Iterable[LockedStep]
-) -> tuple[Fields, LockedStep]:
-    before = old.lineage(step.id)
-    return _nearest((tuple(differences(before, new.lineage(c.id))), c) for c in candidates)
 
 
 def _is_digest(field: str) -> bool:
