@@ -72,11 +72,10 @@ _HOST = re.compile(r"\*?\.?\w[\w.-]*(:\d+)?(/\d+)?", re.ASCII)
 _ROOT = Path(__file__).resolve().parents[1]
 
 removed: dict[str, str] = {}
-"""Variables that `restrict` has removed from this process."""
 
 
 def restrict(variables: MutableMapping[str, str]) -> None:
-    """Remove all variables that do not pass. Libraries imported later do not see them."""
+    """Remove all variables that do not pass, before libraries read them."""
     kept = passed(variables)
     for name in [name for name in variables if name not in kept]:
         removed[name] = variables.pop(name)
@@ -124,8 +123,7 @@ def for_child(variables: Mapping[str, str]) -> dict[str, str]:
 def allocator_settings(variables: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables that let torch use almost all memory of a GPU.
 
-    With expandable segments, tensors of different sizes leave few gaps that no tensor fits into.
-    Return {} if `variables` has settings of torch's allocator.
+    Expandable segments leave few gaps that no tensor fits into. A user's own settings win.
     """
     if any(name in variables for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         return {}

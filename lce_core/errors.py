@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -170,6 +170,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if close:
         return f"write {close[0]!r}, or another of {', '.join(names)}"
     return f"write one of {', '.join(names) or '(none)'}"
+
+
+def require_known(where: str, names: Iterable[str], expected: str, known: Collection[str]) -> None:
+    """Raise SpecError for the first of `names` that is not in `known`."""
+    for name in names:
+        if name not in known:
+            raise SpecError(where, repr(name), expected, did_you_mean(str(name), known))
 
 
 def _made(kind: type[E], parts: Sequence[str]) -> E:

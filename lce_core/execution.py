@@ -168,7 +168,6 @@ class Execution(BaseModel):
 
     @property
     def training_processes(self) -> int:
-        """Processes of one training run on all its machines together."""
         machines = self.accelerate_config.num_machines if self.accelerate_config else 1
         return self.processes * machines
 
@@ -197,7 +196,7 @@ class Execution(BaseModel):
 
 
 def check_home(home: Path) -> None:
-    """Raise SpecError if databases would be written to another path than this home.
+    """Refuse a home instead of which databases would be written to another path.
 
     DuckDB takes a backslash for a slash, and ends the name of its log at a question mark.
     """
@@ -205,10 +204,7 @@ def check_home(home: Path) -> None:
 
 
 def check_path(where: str, path: Path, refused: str = "") -> None:
-    """Raise SpecError if a path contains a character of `refused` or is not UTF-8.
-
-    Records and databases store paths as UTF-8.
-    """
+    """Refuse characters of `refused` and paths that records cannot store as UTF-8."""
     text = str(path)
     bad = [repr(one) for one in text if one in refused]
     bad += [f"byte 0x{ord(one) - 0xDC00:02x}" for one in text if 0xDC80 <= ord(one) <= 0xDCFF]

@@ -1,7 +1,4 @@
-"""Settings of a study: how models are trained, text is sampled and models are evaluated.
-
-This module imports nothing else of the package, so that every other package can use the settings.
-"""
+"""Settings of a study: how models are trained, text is sampled and models are evaluated."""
 
 from __future__ import annotations
 
@@ -12,26 +9,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Precision = Literal["fp32", "bf16"]
 StatePrecision = Literal["fp32", "bf16", "fp32_or_bf16"]
-"""Precision of weights, gradients and Adam's moments between training steps. fp32 takes 16 bytes
-per parameter. bf16 with stochastic rounding takes 8, so that a 7B model and one training row of 32k
-tokens fit into 80 GB. fp32_or_bf16 falls back to bf16 if fp32 is out of memory; the record states
-which precision was used."""
+"""fp32 states take 16 bytes per parameter, bf16 ones 8: a 7B model and a row of 32k tokens fit into
+80 GB. With fp32_or_bf16 the record states which precision was used."""
 Kernel = Literal["auto", "sdpa", "flash", "flash3"]
 Rotation = Literal["fp32", "stock"]
 Positions = Literal["exact", "bf16", "bf16_angles"]
-"""Rounding of token positions when training computes RoPE angles. exact: none. bf16: positions are
-rounded to bf16, as LCEG's code did when it trained YaRN. bf16_angles: positions, frequencies and
-their products are rounded, as LCEG's code did for PI and LongLoRA."""
+"""LCEG's code rounded positions to bf16 when it trained YaRN, and angles for PI and LongLoRA."""
 TrainPositions = Literal["exact", "bf16", "bf16_angles", "pose"]
-"""Positions that training uses: `Positions`, or pose: exact positions that skip once in each row,
-so that short rows train all distances of the target context (PoSE)."""
 Packing = Literal["concatenated", "best_fit"]
 DocumentMasks = Literal["none", "run_on", "restart"]
 
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
 )
-"""pydantic settings of every mapping in a study file: no unknown keys, no type conversions."""
+"""No unknown keys and no type conversions in a study file."""
 
 
 class Section(BaseModel):
@@ -160,5 +151,5 @@ class Evaluation(Inference):
     results with as many tokens."""
 
     def inference(self) -> Inference:
-        """Return precision, kernel and rotation, which enter the fingerprint of every cell."""
+        """Return the settings that enter the fingerprint of every cell."""
         return Inference(precision=self.precision, kernel=self.kernel, rotation=self.rotation)

@@ -53,10 +53,6 @@ FOREIGN = {
     # Readers of records catch OSError and ValueError alike; SealError says which damage it is.
     "lce_core/store/records.py": {"SealError", "ValueError"},
     "lce_core/store/study_folders.py": {"ValueError"},
-    "lce_core/study/plain_yaml.py": {
-        "yaml.composer.ComposerError",
-        "yaml.constructor.ConstructorError",
-    },
     "lce_core/training/checkpoints.py": {"OSError"},
     "lce_core/training/launching.py": {"MemoryError", "OSError", "torch.OutOfMemoryError"},
     "tasks/ray_engine/cluster.py": {"ConnectionError"},

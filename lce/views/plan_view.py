@@ -24,7 +24,7 @@ from lce.views.planning import Inspection
 from lce_core import formats
 from lce_core.statistics.power import looks_in_words
 from lce_core.store.steps import Step
-from lce_core.study.cost import StepCost, reference_flops
+from lce_core.study.cost import StepCost, pretraining_cost
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import in_short
 from lce_core.study.progress import Change
@@ -238,7 +238,7 @@ def training_table(plan: StudyPlan) -> Table | None:
     texts = ("base model", "trained method")[not several :]
     table = plain_table(texts, ("training tokens", "FLOPs", *["of the budget"] * matched))
     budgets = {
-        base.known_as: reference_flops(base, study.train_tokens or 0, study.target_context)
+        base.known_as: pretraining_cost(base, study.train_tokens or 0, study.target_context).flops
         for base in study.base_models
         if base.is_known
     }

@@ -54,7 +54,7 @@ _FOLDERS = ("artifacts", "progress", "failures", "leases", "studies", "prompts",
 class Attempt:
     """One attempt to compute a step, with the folder `out` for the artifact's files.
 
-    Files in `progress`, such as checkpoints, survive a crash; the next attempt continues from them.
+    The next attempt continues from files in `progress`, such as checkpoints.
     """
 
     step: Step
@@ -78,7 +78,6 @@ class Store:
         self.studies = StudyFolders(home)
 
     def prepare(self) -> None:
-        """Create the store's folders and check that the home is writable."""
         for path in (self.home, *self.home.parents):
             if os.path.lexists(path) and not path.is_dir():
                 raise _unwritable(self.home, f"{path}, which is not a folder")
@@ -103,7 +102,7 @@ class Store:
 
     @property
     def prompts(self) -> Path:
-        """Folder of cached benchmark prompts; its files may be deleted at any time."""
+        """Cached benchmark prompts, which may be deleted at any time."""
         return self.home / "prompts"
 
     def parts(self, step: Step) -> Parts:
@@ -113,7 +112,7 @@ class Store:
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Return the folder of the step's kind, name and id, which may not exist (see `path`)."""
+        """Return the folder of the step's kind, name and id, which may not exist."""
         return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
@@ -125,7 +124,6 @@ class Store:
         return self.artifact(step.folder, listing)
 
     def artifact(self, folder: str, listing: Listing | None = None) -> Path:
-        """Return what `path` returns, for the `folder` of a step."""
         named, kind = self.home / "artifacts" / folder, folder.partition("/")[0]
         if named.is_dir():
             return named
@@ -156,9 +154,9 @@ class Store:
         return record if self.is_intact(folder, record) else None
 
     def has_finished(self, fingerprint: str) -> bool:
-        """Return True if the store has an undamaged artifact with this fingerprint or id.
+        """Return True if there is an undamaged artifact with this fingerprint or id.
 
-        An artifact without weights does not count, because a run may be training them again.
+        Without weights it does not count, because a run may be training them again.
         """
         folder = self.find(fingerprint)
         if folder is None or (record := Record.find(folder)) is None:
@@ -170,9 +168,7 @@ class Store:
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and readable record, by path, without checking files."""
-        for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
-            if path.parent.name.startswith("."):
-                continue
+        for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
             if record := Record.find(path.parent):
                 yield path.parent, record
 
@@ -192,14 +188,10 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
     ) -> Literal["existing", "computed", "held"]:
-        """Compute the step if it has no undamaged artifact and no other live process computes it.
+        """Compute the step unless it has an undamaged artifact or another live process computes it.
 
         `run` writes files into `Attempt.out` and returns `Record.result`. Its error is saved in
         `failures` and raised again. Returns "held" if another live process is computing the step.
-
-        Raises:
-          LeaseLostError: if another process took over the lease during the computation.
-          OSError: if a file cannot be written, for example on a full disk.
         """
         if self.record(step):
             return "existing"
@@ -221,9 +213,6 @@ class Store:
         `folder` is on this store's file system. An undamaged artifact of the step stays, unless
         only `folder` has its weights. Returns the record that the store has now; None if another
         live process is computing the step.
-
-        Raises:
-          LeaseLostError: if another process took over the lease meanwhile.
         """
         if held := self._rival(folder, record):
             return held
@@ -318,7 +307,7 @@ def _commit(folder: Path, final: Path, lease: Lease) -> None:
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
-    """Set the modes of all files, call fsync and return sizes and sha256; `known` has digests."""
+    """Set all files' modes, call fsync, and return sizes and sha256 (from `known` if there)."""
     follow_folder(folder)
     files = {}
     for path in sorted(folder.rglob("*")):

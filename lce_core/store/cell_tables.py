@@ -20,7 +20,7 @@ SAMPLES = pa.schema(
         "nll_beyond": pa.float64(),
     }
 )
-"""Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
+"""One row per scored prompt (`lce_core.benchmarks.Sample`)."""
 METRICS_IN_NATS = ("margin", "nll", "nll_beyond")
 """Columns of samples that are also metrics; in nats, whatever the benchmark's unit."""
 CONTROLLED_SAMPLES = pa.unify_schemas(

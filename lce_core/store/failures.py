@@ -30,17 +30,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lce_core.errors import (
-    DataError,
-    DefectError,
-    LceError,
-    LeaseLostError,
-    NonFiniteError,
-    SpecError,
-    StoreError,
-    UnavailableError,
-    WorkerLostError,
-)
+from lce_core import errors
 from lce_core.store.odd_files import NOT_A_FILE, read_mapping
 from lce_core.store.records import write_json
 from lce_core.store.steps import Step
@@ -50,7 +40,7 @@ FailureClass = Literal[
 ]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""errno values of disk errors that only a user can fix: no space, quota exceeded, read-only."""
+"""Errors that only a user can fix: no space, quota exceeded, read-only."""
 
 _FULL = (
     *map(os.strerror, _DISK),
@@ -64,17 +54,14 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the class by the error's type and errno, or else its message.
-
-    CUDA, NCCL and databases raise one type for different faults.
-    """
-    if isinstance(error, NonFiniteError):
+    """Return the class by type and errno, or by message where one type has different causes."""
+    if isinstance(error, errors.NonFiniteError):
         return "non_finite"
-    if isinstance(error, UnavailableError):
+    if isinstance(error, errors.UnavailableError):
         return "unavailable"
-    if isinstance(error, DataError | SpecError):
+    if isinstance(error, errors.DataError | errors.SpecError):
         return "data"
-    if isinstance(error, LeaseLostError | WorkerLostError):
+    if isinstance(error, errors.LeaseLostError | errors.WorkerLostError):
         return "transient"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out_of_memory"
@@ -94,8 +81,8 @@ def full_disk_in(message: str) -> str | None:
     return next((text for text in _FULL if text in message), None)
 
 
-def disk_full(home: Path, got: str) -> StoreError:
-    return StoreError(
+def disk_full(home: Path, got: str) -> errors.StoreError:
+    return errors.StoreError(
         f"LCE_HOME {home}",
         got,
         "a disk with free space that lce may write to",
@@ -109,19 +96,18 @@ _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy
 """Packages that raise disk errors without an errno."""
 
 
-def explained(error: Exception, home: Path) -> LceError:
+def explained(error: Exception, home: Path) -> errors.LceError:
     """Return the error that a command reports for an exception; an `LceError` is unchanged.
 
-    If the disk of LCE_HOME is full, read-only or broken, or a file in it was replaced or made
-    unreadable, the error names the file. Any other exception is a bug in lce: a `DefectError`, with
-    the traceback in a file.
+    A fault of the disk or of a file in LCE_HOME names the file. Any other exception is a bug in
+    lce: a `DefectError`, with the traceback in a file.
     """
-    if isinstance(error, LceError):
+    if isinstance(error, errors.LceError):
         return error
     if _output_is_closed():
         # Python flushes it once more at exit, which would fail and change the exit code.
         sys.stdout = io.StringIO()
-        return SpecError(
+        return errors.SpecError(
             "standard output",
             "a stream that is closed",
             "an open stream",
@@ -132,13 +118,13 @@ def explained(error: Exception, home: Path) -> LceError:
         return disk_full(home, disk)
     for one in _chain(error):
         if isinstance(one, OSError) and one.filename is not None:
-            return StoreError(
+            return errors.StoreError(
                 os.fsdecode(one.filename) if isinstance(one.filename, bytes) else f"{one.filename}",
                 one.strerror or str(one),
                 "a file or folder that lce created and this user may read and write",
                 "move it away or correct its permissions; `lce doctor` checks all of LCE_HOME",
             )
-    return DefectError(
+    return errors.DefectError(
         "internal error",
         f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
         "no exception",
@@ -185,7 +171,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _saved_traceback(error: Exception) -> str:
-    """Write the traceback to a temporary file, or else to standard error; return its place."""
+    """Write the traceback to a temporary file, or else to standard error."""
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(
@@ -214,7 +200,6 @@ class _Note(BaseModel):
 
     @classmethod
     def read(cls, file: Path) -> dict[str, Any]:
-        """Return a failure file's content; ValueError if it is damaged."""
         note = read_mapping(file)
         cls.model_validate(note)
         return note
@@ -227,7 +212,7 @@ class FailureNotes:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """Return the content of a step's failure file (see `add`); None if it has no valid file."""
+        """Return a step's valid failure file (see `add`), if any."""
         try:
             return _Note.read(self._file(step.id))
         except OSError as error:
@@ -251,11 +236,11 @@ class FailureNotes:
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Replace the step's failure file after a failed attempt.
 
-        Since the step was last done, `attempts` counts failed ones, and `short_of_memory` those
+        `attempts` counts failed ones since the step was last done, `short_of_memory` those of them
         that ran out of memory or lost their worker.
         """
         last, kind = self.of(step) or {}, classify(error)
-        memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
+        memory = kind == "out_of_memory" or isinstance(error, errors.WorkerLostError)
         write_json(
             self._file(step.id),
             {

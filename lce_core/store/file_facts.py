@@ -21,7 +21,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -41,17 +40,8 @@ _LOCK_SECONDS = 10.0
 """Longest wait while another process saves; then `save` keeps the facts in memory."""
 
 
-@dataclass(frozen=True)
-class _State:
-    mark: str
-    """sha256 over path, size, mtime, ctime and inode of every file."""
-    newest: int
-    """Latest mtime or ctime, in nanoseconds."""
-    num_bytes: int
-
-
 class FileFacts:
-    """Cache of digests and other facts about files, stored in one home."""
+    """Cache of digests and other facts about files, in one home."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._file = home, home / "cache" / "files"
@@ -68,13 +58,11 @@ class FileFacts:
         *,
         fresh: bool = False,
     ) -> T:
-        """Return a fact about `files`; compute it only if it is not cached or a file has changed.
+        """Return a fact about `files` as JSON, computed if a file has changed, or if `fresh`.
 
-        Args:
-          what: Name of the fact; include a version if the code that computes it may change.
-          place: The files' folder; `what` and `place` are the cache key.
-          compute: Returns the fact as JSON; called also if a file is missing, for a useful error.
-          fresh: Compute the fact even if it is cached.
+        `what` and the files' folder `place` are the cache key; `what` includes a version if the
+        code of `compute` may change. `compute` is called also if a file is missing, for a useful
+        error.
         """
         if self._known is None:
             self._known = _read(self._file)
@@ -83,12 +71,13 @@ class FileFacts:
         if state is None:
             return compute()
         known = self._known.get(key)
-        if known is not None and known[0] == state.mark and not fresh:
+        mark, newest, num_bytes = state
+        if known is not None and known[0] == mark and not fresh:
             return cast("T", known[1])
         fact = compute()
-        if state.newest + TICK_SECONDS * 1e9 < began and _state(files) == state:
-            self._known[key] = self._new[key] = [state.mark, fact]
-            self._new_bytes += state.num_bytes
+        if newest + TICK_SECONDS * 1e9 < began and _state(files) == state:
+            self._known[key] = self._new[key] = [mark, fact]
+            self._new_bytes += num_bytes
         return fact
 
     def sha256(self, path: Path, *, fresh: bool = False) -> str:
@@ -128,7 +117,8 @@ def sha256_of(path: Path) -> str:
     return sha256_file(path) if facts is None else facts.sha256(path)
 
 
-def _state(files: Iterable[Path]) -> _State | None:
+def _state(files: Iterable[Path]) -> tuple[str, int, int] | None:
+    """Return a sha256 of all files' stats, the latest change in ns and the size in bytes."""
     mark, newest, num_bytes = hashlib.sha256(), 0, 0
     for file in files:
         try:
@@ -140,7 +130,7 @@ def _state(files: Iterable[Path]) -> _State | None:
         mark.update(f"{found.st_size} {times} {found.st_ino} ".encode())
         mark.update(os.fsencode(file.absolute()) + b"\n")
         newest, num_bytes = max(newest, *times), num_bytes + found.st_size
-    return _State(mark.hexdigest(), newest, num_bytes)
+    return mark.hexdigest(), newest, num_bytes
 
 
 def _stat(file: Path) -> os.stat_result:

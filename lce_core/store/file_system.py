@@ -14,9 +14,11 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
@@ -24,7 +26,6 @@ from lce_core.store.lease import STALE_SECONDS
 MAX_SKEW_SECONDS = STALE_SECONDS / 3
 """Largest accepted clock difference; with a larger one a live lease owner could count as dead."""
 
-_MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
 _LOCK_SCRIPT = """
 import fcntl, sys
@@ -34,9 +35,6 @@ with open(sys.argv[1], "rb+") as file:
     except BlockingIOError:
         sys.exit(3)
 """
-"""Program of a second process that tries to lock the file."""
-_EXCLUDED = 3
-"""Exit code of `_LOCK_SCRIPT` if the file is locked."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +58,19 @@ class Probe:
 
 
 def probe(folder: Path) -> Probe:
-    """Test the file system of an existing folder, writing only to a temporary subfolder."""
+    """Test an existing folder's file system; write only to a temporary subfolder."""
     mount, skew, lacks = mount_of(folder), 0.0, list[str]()
     aside = folder / f".probe-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     aside.mkdir()
     try:
         lacks += _by_options(mount)
         for trial in (_locks, _renames):
-            lacks += _faults(trial, aside)
+            try:
+                fault = trial(aside)
+            except OSError as error:
+                tested = trial.__name__.removeprefix("_")
+                fault = f"the test of its {tested} failed ({error.strerror or error})"
+            lacks += [fault] if fault else []
         skew = _skew(aside)
         if abs(skew) > MAX_SKEW_SECONDS:
             lacks.append(
@@ -90,19 +93,13 @@ def require_fit(folder: Path) -> None:
 
 def mount_of(folder: Path) -> Mount:
     path, found, longest = folder.resolve(), Mount("unknown"), -1
-    for point, mount in _mounts():
-        # A later mount on the same mount point hides earlier ones, hence >=.
-        if path.is_relative_to(point) and len(point.parts) >= longest:
-            found, longest = mount, len(point.parts)
-    return found
-
-
-def _mounts() -> Iterator[tuple[Path, Mount]]:
     with contextlib.suppress(OSError):
-        for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
-            _, point, kind, options, *_ = line.split(" ")
-            point = point.encode().decode("unicode_escape")  # /proc writes a space as \\040
-            yield Path(point), Mount(kind, frozenset(options.split(",")))
+        for part in psutil.disk_partitions(all=True):
+            depth = len(Path(part.mountpoint).parts)
+            # A later mount on the same mount point hides earlier ones, hence >=.
+            if path.is_relative_to(part.mountpoint) and depth >= longest:
+                found, longest = Mount(part.fstype, frozenset(part.opts.split(","))), depth
+    return found
 
 
 def _by_options(mount: Mount) -> Iterator[str]:
@@ -115,16 +112,6 @@ def _by_options(mount: Mount) -> Iterator[str]:
         yield f"it is an object store ({mount.kind}), which has neither locks nor atomic renames"
 
 
-def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
-    try:
-        fault = trial(aside)
-    except OSError as error:
-        tested = trial.__name__.removeprefix("_")
-        fault = f"the test of its {tested} failed ({error.strerror or error})"
-    if fault:
-        yield fault
-
-
 def _locks(aside: Path) -> str | None:
     path = aside / "lock"
     path.write_bytes(b"lce")
@@ -134,14 +121,11 @@ def _locks(aside: Path) -> str | None:
         except OSError as error:
             return f"it has no flock ({error.strerror})"
         other = subprocess.run([sys.executable, "-ISc", _LOCK_SCRIPT, str(path)])
-    return None if other.returncode == _EXCLUDED else "its flock does not exclude other processes"
+    return None if other.returncode == 3 else "its flock does not exclude other processes"
 
 
 def _renames(aside: Path) -> str | None:
-    """Test whether renames are atomic; return the fault, if any.
-
-    Readers must keep the old content of a replaced file; a whole folder must move.
-    """
+    """Test that readers keep a replaced file's old content, and that a folder moves as a whole."""
     old, new = aside / "old", aside / "new"
     old.write_text("old", encoding="utf-8")
     new.write_text("new", encoding="utf-8")

@@ -15,8 +15,8 @@ import stat
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,41 +57,28 @@ class Garbage:
     why: str
 
 
-@dataclass
-class _Holdings:
-    folders: dict[str, list[Path]] = field(default_factory=dict)
-    """Artifact folders by id, including those without a readable record."""
-    records: dict[str, Record] = field(default_factory=dict)
-
-
 def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]:
-    """Return the files and folders that `collect_garbage` would remove, sorted by path.
-
-    Beyond `prompt_bytes`, the oldest cached prompts are removed.
-    """
-    held = _holdings(store)
-    needed = _needed(held, roots)
+    """Return what `collect_garbage` would remove; of prompts the oldest beyond `prompt_bytes`."""
+    artifacts, records = _holdings(store)
+    needed = _needed(artifacts, records, roots)
     found = [
         Garbage(folder, "artifact", 0, "no plan or lock needs it")
-        for step_id, folders in held.folders.items()
+        for step_id, folders in artifacts.items()
         if step_id not in needed
         for folder in folders
     ]
     found += [
         Garbage(folder, "attempt", 0, "its process is dead") for folder in _dead_attempts(store)
     ]
-    found += _of_steps(store, held, needed, roots)
+    found += _of_steps(store, records.keys(), needed, roots)
     found += _prompts(store, prompt_bytes)
     return _sized(sorted(found, key=lambda one: one.path))
 
 
 def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int) -> list[Garbage]:
-    """Remove what `find_garbage` finds and return it.
+    """Remove what `find_garbage` finds and return it; refuse if a live process is computing a step.
 
     `roots` is called under the lock of the leases, so that no step can start meanwhile.
-
-    Raises:
-      SpecError: if a live process is computing a step; nothing is removed.
     """
     leases, renamed = store.home / "leases", []
     make_folder(leases)
@@ -118,33 +105,34 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
 
 
 def _dead_attempts(store: Store) -> list[Path]:
-    """Return the unfinished artifacts without a live lease on any host."""
     leases, attempts = store.home / "leases", sorted(store.home.glob(f"artifacts/*/{ATTEMPT}*"))
     ids = (attempt.name.removeprefix(ATTEMPT).split("-")[0] for attempt in attempts)
     return [attempt for attempt, one in zip(attempts, ids, strict=True) if not is_held(leases, one)]
 
 
-def _holdings(store: Store) -> _Holdings:
-    held = _Holdings()
+def _holdings(store: Store) -> tuple[dict[str, list[Path]], dict[str, Record]]:
+    """Return artifact folders and readable records by id."""
+    folders: dict[str, list[Path]] = {}
+    records = {}
     for folder in sorted(store.home.glob("artifacts/*/*")):
         if folder.name.startswith(".") or not _NAMED.fullmatch(folder.name):
             continue  # not written by a store
         step_id = folder.name[-ID_DIGITS:]
-        held.folders.setdefault(step_id, []).append(folder)
+        folders.setdefault(step_id, []).append(folder)
         if record := Record.find(folder):
-            held.records[step_id] = record
-    return held
+            records[step_id] = record
+    return folders, records
 
 
-def _needed(held: _Holdings, roots: Roots) -> set[str]:
+def _needed(ids: Iterable[str], records: Mapping[str, Record], roots: Roots) -> set[str]:
     def parents(step_id: str) -> list[str]:
-        record = held.records.get(step_id)
+        record = records.get(step_id)
         return [parent[:ID_DIGITS] for parent in record.parents.values()] if record else []
 
     kept = [
         step_id
-        for step_id in held.folders
-        if roots.include(step_id, held.records[step_id].axes if step_id in held.records else {})
+        for step_id in ids
+        if roots.include(step_id, records[step_id].axes if step_id in records else {})
     ]
     return closure(kept, parents)
 
@@ -153,15 +141,17 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
     return all(axes[name] == place[name] for name in place if axes.get(name) is not None)
 
 
-def _of_steps(store: Store, held: _Holdings, needed: set[str], roots: Roots) -> Iterator[Garbage]:
+def _of_steps(
+    store: Store, stored: Collection[str], needed: set[str], roots: Roots
+) -> Iterator[Garbage]:
     for folder in store.home.glob("progress/*"):
-        if folder.name in held.records and store.has_finished(folder.name):
+        if folder.name in stored and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
         elif not (folder.name in roots.ids or roots.places):
             yield Garbage(folder, "progress", 0, "no plan or lock needs its step")
     notes = store.failures.all()
     for file in store.home.glob("failures/*.json"):
-        if file.stem in held.records and file.stem in needed:
+        if file.stem in stored and file.stem in needed:
             yield Garbage(file, "failure", 0, "its step has finished since")
         elif not roots.include(file.stem, notes.get(file.stem, {}).get("axes", {})):
             yield Garbage(file, "failure", 0, "no plan or lock needs its step")
@@ -178,7 +168,7 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the items with `bytes`; those of hard-linked files count where the last link goes."""
+    """Set `bytes`; those of hard-linked files count where the last link goes."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:
@@ -205,17 +195,14 @@ def _files(path: Path) -> Iterator[os.stat_result]:
 ABANDONED_SECONDS = 3600.0
 """Live processes rename their temporary files within seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
-"""Folders of a home in which lce writes temporary files."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
-"""Names of temporary files of `write_file` and of file system tests."""
 
 
 def sweep(store: Store) -> list[str]:
     """Remove leftovers of dead processes; return names of removed unfinished artifacts.
 
-    These are unfinished artifacts without a live lease on any host, leases of parts whose worker
-    died, old temporary files, and the progress, leases and failures of finished steps. A step with
-    a damaged artifact is unfinished: another process may be computing it again.
+    Also remove progress, leases and failures of finished steps. A step with a damaged artifact is
+    unfinished: another process may be computing it again.
     """
     swept, leases = [], store.home / "leases"
     with locked(leases):

@@ -21,11 +21,7 @@ ID_DIGITS = 12
 
 
 def canonical_json(value: object, where: str = "value") -> str:
-    """Return the canonical JSON: sorted keys, no whitespace, shortest float repr.
-
-    Raises:
-      SpecError: if `value` contains NaN, infinity or an unsupported type; names its path.
-    """
+    """Return the canonical JSON: sorted keys, no whitespace, shortest float repr."""
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -36,33 +32,26 @@ def fingerprint(value: object, where: str = "value") -> str:
 
 
 def sha256_file(path: Path) -> str:
-    digest = hashlib.sha256()
     with open_file(path) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check(value: object, where: str) -> None:
-    if value is None or isinstance(value, bool | str | int):
-        return
     if isinstance(value, float):
         if not math.isfinite(value):
             raise SpecError(where, value, "a finite number", "give a finite number")
-        return
-    if isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             _check(item, f"{where}[{index}]")
-        return
-    if isinstance(value, Mapping):
+    elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise SpecError(where, f"the key {key!r}", "keys that are strings", "quote the key")
             _check(item, f"{where} {key}" if where.endswith(":") else f"{where}.{key}")
-        return
-    raise SpecError(
-        where,
-        f"{type(value).__name__} {value!r}",
-        "a value to fingerprint: str, bool, int, float, None, list or mapping with str keys",
-        "convert it to one of these; in a YAML file, put dates in quotes",
-    )
+    elif not (value is None or isinstance(value, bool | str | int)):
+        raise SpecError(
+            where,
+            f"{type(value).__name__} {value!r}",
+            "a value to fingerprint: str, bool, int, float, None, list or mapping with str keys",
+            "convert it to one of these; in a YAML file, put dates in quotes",
+        )

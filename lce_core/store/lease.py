@@ -38,17 +38,7 @@ _STALE: tuple[dict[str, Any], float] = ({}, math.inf)
 _OURS: set[str] = set()
 
 
-def owner() -> dict[str, Any]:
-    """Return the lease fields that identify this process."""
-    return {
-        **_place(),
-        "pid": os.getpid(),
-        "started": started(os.getpid()),
-    }
-
-
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
-    """Return True if the owner is alive, on other hosts by the seconds since its heartbeat."""
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
@@ -65,13 +55,17 @@ def locked(folder: Path) -> FileLock:
 
 
 def is_held(folder: Path, name: str) -> bool:
-    held = _read(folder / f"{name}.json")
-    return held is not None and is_alive(*held)
+    return _held(folder / f"{name}.json") is not None
+
+
+def _held(path: Path) -> dict[str, Any] | None:
+    held = _read(path)
+    return held[0] if held is not None and is_alive(*held) else None
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The live process that holds a lease, for `lce status` and error messages."""
+    """The live process that holds a lease."""
 
     host: str
     pid: int
@@ -82,9 +76,7 @@ class Holder:
 def holders(folder: Path) -> dict[str, Holder]:
     found = {}
     for path in sorted(folder.glob("*.json")):
-        held = _read(path)
-        if held is not None and is_alive(*held):
-            content = held[0]
+        if content := _held(path):
             since = content.get("since")
             known = since if isinstance(since, int | float) else None
             found[path.stem] = Holder(content["host"], content["pid"], known)
@@ -92,10 +84,7 @@ def holders(folder: Path) -> dict[str, Holder]:
 
 
 class Lease:
-    """The exclusive right to compute one step, renewed by a heartbeat until it is released.
-
-    Use it as a context manager, and call `require` directly before the result is saved.
-    """
+    """The exclusive right to compute one step. Call `require` before the result is saved."""
 
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
@@ -116,7 +105,8 @@ class Lease:
             is_takeover = os.path.lexists(path)
             # The token distinguishes leases of one process and detects a takeover.
             token = uuid.uuid4().hex
-            content = {**owner(), "token": token, "since": time.time()}
+            process = {"pid": os.getpid(), "started": started(os.getpid())}
+            content = {**_place(), **process, "token": token, "since": time.time()}
             _OURS.add(token)  # before the file is visible, or `is_alive` would call it dead
             try:
                 write_file(path, json.dumps(content).encode())  # readers take no lock
@@ -136,7 +126,6 @@ class Lease:
         return held is not None and held[0].get("token") == self._token
 
     def require(self) -> None:
-        """Check that this process still holds the lease."""
         if not self.still_ours():
             raise LeaseLostError(
                 self._path,
@@ -212,19 +201,11 @@ def _now_of_file_system(folder: Path) -> float:
 
 
 def _place() -> dict[str, Any]:
-    """Return the host, boot id and PID namespace, within which a pid identifies one process."""
-    return {
-        "host": socket.gethostname(),
-        "boot": _boot_id(),
-        "pid_namespace": _pid_namespace(),
-    }
-
-
-def _pid_namespace() -> int | None:
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return None
+    """Return host, boot id and PID namespace, within which a pid identifies one process."""
+    pid_namespace = None
+    with contextlib.suppress(OSError):
+        pid_namespace = Path("/proc/self/ns/pid").stat().st_ino
+    return {"host": socket.gethostname(), "boot": _boot_id(), "pid_namespace": pid_namespace}
 
 
 def _boot_id() -> str:

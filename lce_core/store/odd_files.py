@@ -22,8 +22,9 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from lce_core.errors import SpecError, StoreError
 
@@ -33,12 +34,8 @@ NOT_A_FILE = frozenset(
 """errno values of `open_file` that mean "no regular file here"; others: perhaps unreadable."""
 
 
-def open_file(path: Path) -> BinaryIO:
-    """Open a regular file, or a link to one, for reading.
-
-    Raises:
-      OSError: errno is in `NOT_A_FILE` if there is no regular file.
-    """
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file, or a link to one; else OSError with an errno in `NOT_A_FILE`."""
     # O_NONBLOCK: opening a FIFO without a writer would block. Regular files ignore the flag.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -56,21 +53,12 @@ def read_file(path: Path) -> bytes:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file.
-
-    Raises:
-      OSError: if the file does not exist or cannot be read.
-      ValueError: if the content is not a JSON object.
-    """
+    """Read a JSON object; ValueError if the content is something else."""
     return json_object(read_file(path))
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """Parse a JSON object whose numbers are finite and fit into 64 bits, as databases need them.
-
-    Raises:
-      ValueError: if the content is something else.
-    """
+    """Parse a JSON object whose numbers are finite and fit into 64 bits, as databases need them."""
     try:
         found = json.loads(content, parse_int=_int64, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
@@ -95,7 +83,7 @@ def _finite(digits: str) -> float:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return what is in the place of a regular file, for error messages; None if nothing is."""
+    """Return what is in the place of a regular file; None if nothing is."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return "a folder"
@@ -154,11 +142,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder of a home and its missing parents, and return its path.
-
-    Raises:
-      StoreError: if a file or broken link is in the way.
-    """
+    """Create a folder and its parents; StoreError if a file or broken link is in the way."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -182,16 +166,15 @@ def _set_aside(path: Path) -> None:
 
 
 SIDE_FILES = ("-wal", "-shm", "-journal", ".wal")
-"""Suffixes of files that SQLite and DuckDB write beside a database."""
 
 
 def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
     """Rename a damaged database and its side files, and say so on standard error.
 
     A damaged database must not stop a command: lce can rebuild the catalog and MLflow's database
-    from the store, and Prefect's database contains only the history of runs.
-    The caller holds the lock under which lce creates the database. `why` completes "it is ...".
-    `along` are further paths that belong to the database.
+    from the store, and Prefect's contains only the history of runs. The caller holds the lock under
+    which lce creates the database. `why` completes "it is ...". `along` are further paths that
+    belong to it.
     """
     mark = free_mark(path)
     # Rename side files first: a new database would replay an old write-ahead log beside it.
@@ -254,11 +237,7 @@ _IN_JSON = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def require_text(value: object, where: str) -> None:
-    """Check that no string or key, also nested, has a lone surrogate or NUL.
-
-    Raises:
-      SpecError: with the character, its position in the string and the string's path.
-    """
+    """Refuse lone surrogates and NUL in strings and keys, also nested ones."""
     for place, text, found in _found(_REFUSED, value, where):
         raise SpecError(
             place,

@@ -80,11 +80,7 @@ class Parcel:
         return {name.split("/")[2][-ID_DIGITS:] for name in names if _ARTIFACT.fullmatch(name)}
 
     def extract(self, folder: Path) -> None:
-        """Write the parcel's artifacts and failures below `folder`, which must be new.
-
-        Raises:
-          DataError: for irregular, misplaced or repeated members, or a file cut short.
-        """
+        """Write the parcel's files below the new `folder`; refuse irregular or repeated members."""
         with _reading(self.path) as tar:
             for member, name in _members(self.path, tar):
                 if name.startswith(_IGNORED):
@@ -181,10 +177,7 @@ def plan_digest(step_ids: Iterable[str]) -> str:
 
 
 def fault_of(folder: Path, kind: str) -> str | None:
-    """Return why an extracted artifact must not be imported, or None.
-
-    Read every byte, and compare the record with the names of the folder and its files.
-    """
+    """Return why an extracted artifact must not be imported, or None; reads every byte."""
     if wrong := what_is_wrong(folder, sha256_file):
         return wrong
     record = Record.read(folder)
@@ -197,10 +190,7 @@ def fault_of(folder: Path, kind: str) -> str | None:
 
 
 def differing_results(here: Record, other: Record) -> Mapping[str, tuple[object, object]]:
-    """Return the results in which two computations of a step differ, as (here, other).
-
-    Times and other facts of the machine may differ.
-    """
+    """Return (here, other) by name of result, where two computations of a step differ."""
     mine, others = _results(here), _results(other)
     names = [name for name in {**mine, **others} if mine.get(name) != others.get(name)]
     return {name: (mine.get(name), others.get(name)) for name in names}

@@ -37,11 +37,10 @@ class Parts:
         self.folder, self._leases = folder, leases
 
     def open(self) -> None:
-        """Create the step's progress folder, before `ask` and `write`."""
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
-        """Ask other workers to compute parts: write order.json, whose `parts` has them by name."""
+        """Ask other workers to compute the parts, which `order` has by name under `parts`."""
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
@@ -55,7 +54,8 @@ class Parts:
         """Return the unfinished parts; True if a live worker is computing the part."""
         order = self.order()
         names = order["parts"] if order else ()
-        return {name: self._is_held(name) for name in names if not self.has(name)}
+        unfinished = (name for name in names if not self.has(name))
+        return {name: is_held(self._leases, self._lease(name)) for name in unfinished}
 
     def free(self) -> list[str]:
         return [name for name, is_held in self.left().items() if not is_held]
@@ -70,19 +70,12 @@ class Parts:
         return None
 
     def write(self, name: str, arrays: Arrays) -> None:
-        """Save the result of a finished part.
-
-        Raises:
-          FileNotFoundError: if the store has removed the folder, because the step is finished.
-        """
+        """Save a part; FileNotFoundError if the store removed the folder of the finished step."""
         write_file(self._file(name), to_bytes(arrays), durable=True)
         sync(self.folder)
 
     def lease(self, name: str) -> Lease | None:
         return Lease.acquire(self._leases, self._lease(name))
-
-    def _is_held(self, name: str) -> bool:
-        return is_held(self._leases, self._lease(name))
 
     def _lease(self, name: str) -> str:
         return f"{self.folder.name}.{name}"
@@ -92,7 +85,6 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """Return the ids of steps whose worker asks others for help."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}
 
 

@@ -52,7 +52,6 @@ class AcceptedCode:
         return {change.was, change.now} <= set(self._groups.get(_key(change), ()))
 
     def accept(self, changes: Iterable[PluginChange]) -> None:
-        """Declare the old and new code of each change equivalent, and save the declaration."""
         with locked(self._home / "leases"):
             groups = self._read()  # another process may have accepted something meanwhile
             for change in changes:
@@ -75,12 +74,12 @@ def _key(change: PluginChange) -> str:
 
 
 def code_digest(file: Path, user_folders: PluginFolders) -> str:
-    """Return a sha256 over the names and contents of a plug-in's file and its helper modules.
+    """Return a sha256 over names and contents of a plug-in's file and its helper modules.
 
-    Helper modules are the modules in or beside the user's plug-in folders that the file imports,
-    directly or through other helpers; an imported package counts with all its modules. Data files,
-    installed libraries and modules imported by a computed name do not count. Names are relative to
-    the plug-in folder, so moving the folder does not change the digest.
+    These are the modules in or beside the user's plug-in folders that the file imports, directly or
+    through other helpers; an imported package counts with all its modules. Data files, installed
+    libraries and modules imported by a computed name do not count. Names are relative to the
+    plug-in folder, so that the folder can move.
     """
     contents: dict[str, bytes] = {}
     waiting = _modules(file.parent) if file.name == "__init__.py" else [file]
@@ -100,7 +99,7 @@ def code_digest(file: Path, user_folders: PluginFolders) -> str:
 
 
 def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, Path]:
-    """Return the lce package (such as "lce_core.methods") and plug-in folder of a user's file.
+    """Return the lce package and plug-in folder of a user's file.
 
     A helper module beside a plug-in folder belongs to "" and the folder's parent.
     """

@@ -110,7 +110,6 @@ class Record(BaseModel):
     seconds: float
     """Wall-clock seconds of computation, summed over all workers and attempts that contributed."""
     attempts: int
-    """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
     """Code of the user's own plug-ins that the step used, by name such as "methods/mine"."""
 
@@ -132,12 +131,7 @@ class Record(BaseModel):
 
     @classmethod
     def parse(cls, written: bytes) -> Record:
-        """Parse and verify the content of a record.json.
-
-        Raises:
-          SealError: if the content does not match the digest in the file.
-          ValueError: if the content is not a record.
-        """
+        """Parse a record.json; SealError if it was edited, ValueError if it is no record."""
         content = json_object(written)
         if "format" not in content:
             raise ValueError(f"{RECORD} is not a record")
@@ -149,9 +143,9 @@ class Record(BaseModel):
         return cls.model_validate(content)
 
     def files_in(self, folder: Path) -> dict[str, FileEntry]:
-        """Return the files that the artifact in `folder` must have to be undamaged.
+        """Return the files that an undamaged artifact in `folder` has.
 
-        If the whole folder of weights is absent, its files are left out: a user deleted hundreds of
+        They exclude the weights if that whole folder is absent: a user deleted hundreds of
         gigabytes, or left them on the machine that trained. Losses and facts of the training stay.
         """
         weights = {name for name in self.files if name.startswith(f"{WEIGHTS}/")}
@@ -162,8 +156,7 @@ class Record(BaseModel):
     def fault_in(self, folder: Path, digest: Callable[[Path], str] | None = None) -> str | None:
         """Return the first fault of an artifact's files such as "weights.bin is missing", or None.
 
-        Checks their sizes, and their sha256 if `digest` returns it. Absent weights are no fault
-        (`files_in`).
+        Their sha256 is checked only with `digest`. Absent weights are no fault (`files_in`).
         """
         files = self.files_in(folder)
         for name, entry in files.items():
@@ -188,11 +181,7 @@ class Record(BaseModel):
         return len(self.files_in(folder)) < len(self.files)
 
     def write(self, folder: Path) -> None:
-        """Write `folder`/record.json with the digest of its content, atomically by rename.
-
-        Raises:
-          ValueError: if a text or number of a plug-in's result could not be read again.
-        """
+        """Write and seal record.json; ValueError if a plug-in's result could not be read again."""
         content = sealed(self.model_dump(mode="json"))
         self.parse(json.dumps(content).encode())
         write_json(folder / RECORD, content)
@@ -214,20 +203,27 @@ def _seal_of(content: Mapping[str, Any]) -> str:
 def environment() -> dict[str, Any]:
     """Return Python version, libraries, git commit, hardware and switches of libraries as JSON."""
     # Cache only `_host`: a process may import torch after it has written its first artifact.
-    found = {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
+    torch: Any = sys.modules.get("torch")
+    # Rounding differs between the instruction sets of torch's CPU kernels.
+    instructions = None if torch is None else torch.backends.cpu.get_cpu_capability()
+    found = {**_host(), "instructions": instructions, "accelerators": _accelerators()}
     switches = numeric_switches(os.environ)  # noqa: TID251 - they may change the last digits
     return {**found, "switches": switches} if switches else found
 
 
 @functools.cache
 def _host() -> dict[str, Any]:
+    libraries = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            libraries[name] = importlib.metadata.version(name)
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
         "cpu": cpu_name(),
         "cpu_count": os.cpu_count(),
-        "libraries": _versions(),
+        "libraries": libraries,
         "git": git_state(Path(__file__).parent),
     }
 
@@ -235,7 +231,7 @@ def _host() -> dict[str, Any]:
 def git_state(folder: Path) -> dict[str, Any]:
     """Return the `commit` of lce's git checkout, and `dirty`: True if tracked files have changes.
 
-    Both are None if `folder` is not in a checkout of lce. A packed copy has them in a file.
+    Both are None outside a checkout. A packed copy of lce has them in a file.
     """
     with contextlib.suppress(OSError):
         packed: dict[str, Any] = json.loads((folder / COMMIT).read_text(encoding="ascii"))
@@ -275,14 +271,6 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
 @functools.cache
 def cpu_name() -> str:
     try:
@@ -293,18 +281,8 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor()
 
 
-def _loaded_torch() -> Any:
-    return sys.modules.get("torch")
-
-
-def _instructions() -> str | None:
-    """Return the instruction set of torch's CPU kernels; rounding differs between these sets."""
-    torch = _loaded_torch()
-    return None if torch is None else torch.backends.cpu.get_cpu_capability()
-
-
 def _accelerators() -> list[str]:
-    torch = _loaded_torch()
+    torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return []
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -3,8 +3,6 @@
 A step has a kind with a version, a spec (all its settings) and parents (the steps whose results it
 reads). The sha256 of these is the step's fingerprint. The spec is JSON, so that code that only
 reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it.
-
-`Store.find` returns a step's artifact folder; a `Listing` reads the names of all folders once.
 """
 
 from __future__ import annotations
@@ -48,7 +46,6 @@ class Step:
 
     @property
     def id(self) -> str:
-        """First `ID_DIGITS` hex digits of the fingerprint."""
         return self.fingerprint[:ID_DIGITS]
 
     def to_json(self) -> dict[str, Any]:
@@ -63,10 +60,9 @@ def make_step(
     parents: Mapping[str, Step],
     axes: Mapping[str, Any] | None = None,
 ) -> Step:
-    """Build a step and compute its fingerprint and lineage.
+    """Build a step, with its fingerprint and lineage.
 
-    `version` is that of the kind; it is raised when a change of code or of a default changes
-    results. `parents` are by role such as "rows" or "checkpoint".
+    `version` is raised when a change of the kind's code or of a default changes results.
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise SpecError(
@@ -133,10 +129,7 @@ class Listing:
 
 
 def visible_names(folder: Path) -> list[str]:
-    """Return the names in a folder, without those of unfinished attempts, which start with a dot.
-
-    A missing folder has none.
-    """
+    """Return a folder's names, without those of unfinished attempts; none if it is missing."""
     try:
         with os.scandir(folder) as found:
             return [entry.name for entry in found if not entry.name.startswith(".")]

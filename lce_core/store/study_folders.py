@@ -49,7 +49,6 @@ LOCK = "study.lock"
 _DAMAGED = "expectations.damaged.json"
 _SOURCE = "source.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Exceptions of a missing or damaged plan.json or earlier.json."""
 
 
 class _Document(BaseModel):
@@ -155,10 +154,7 @@ class StudyFolders:
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Save a study's plan, its study file's path and new hypotheses or expectations.
-
-        The plan's key `arguments` has the arguments of `lce run` that compute the study.
-        """
+        """Save a study's plan, its file's path and new hypotheses or expectations."""
         folder, held = self._make_folder(study), Listing(self._artifacts).ids
         register(folder, plan, held)
         _replace_plan(folder, plan, held)
@@ -176,7 +172,6 @@ class StudyFolders:
             return None
 
     def plan(self, study: str) -> dict[str, Any] | None:
-        """Return a study's last plan (see `StudyPlan.to_json`), or None if there is none."""
         path = self._folder / study / PLAN
         return _plan(path) if path.exists() else None
 
@@ -189,8 +184,8 @@ class StudyFolders:
     def plans(self) -> list[dict[str, Any]]:
         """Return the last plans of all studies, sorted by study name, for display.
 
-        So that one broken study does not hide the others, skip unreadable plans and replace lone
-        surrogates. Report both on standard error.
+        Unreadable plans are skipped and lone surrogates replaced, with a line on standard error, so
+        that one broken study does not hide the others.
         """
         plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
@@ -202,7 +197,6 @@ class StudyFolders:
         return plans
 
     def registrations(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the versions of each study's hypothesis and expectations."""
         found = {}
         for file in sorted(self._folder.glob(f"*/{EXPECTATIONS}")):
             study, versions = file.parent.name, registrations(file.parent)
@@ -231,7 +225,7 @@ class StudyFolders:
     def record_look(
         self, plan: Mapping[str, Any], look: int, comparisons: Iterable[Mapping[str, Any]]
     ) -> None:
-        """Append a look with the outcome of each comparison to looks.json, unless it is there.
+        """Append a look with the outcome of each comparison, unless it is there.
 
         Several hosts may test the same look; the first outcomes are final.
         """
@@ -249,12 +243,7 @@ class StudyFolders:
 
 
 def read_plan(file: Path) -> dict[str, Any]:
-    """Read a plan.json and check its keys.
-
-    Raises:
-      OSError: if the file cannot be read.
-      ValueError: if the content is not a plan.
-    """
+    """Read a plan.json; ValueError names the first key that is missing or wrong."""
     plan = read_mapping(file)
     try:
         _Plan.model_validate(plan)
@@ -265,10 +254,7 @@ def read_plan(file: Path) -> dict[str, Any]:
 
 
 def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
-    """Append a plan's hypothesis and expectations to expectations.json, if they are new.
-
-    `held` are ids of the steps whose artifacts are in the store.
-    """
+    """Append a plan's hypothesis and expectations, if new; `held` are ids of stored steps."""
     found = registrations(folder)
     is_damaged = not found and (folder / EXPECTATIONS).exists()
     if is_damaged:
@@ -299,7 +285,7 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
 
 
 def _show_an_expectation(plan: Mapping[str, Any], held: Collection[str]) -> bool:
-    """Return whether results could tell the outcome of one of a plan's comparisons.
+    """Return True if results could tell the outcome of one of a plan's comparisons.
 
     They can if both of its methods, or two methods of a ranking, have results at its benchmark and
     length. Without comparisons any result counts.
@@ -384,10 +370,7 @@ def _cells_before(folder: Path) -> set[str]:
 
 
 def _replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
-    """Write plan.json of a study, and add the replaced plan's step ids to earlier.json.
-
-    earlier.json keeps only ids in `held`, whose artifacts the store has.
-    """
+    """Write plan.json, and keep the replaced plan's ids that are in `held` in earlier.json."""
     earlier = ids_of_study(folder).intersection(held)
     with contextlib.suppress(*UNREADABLE):
         earlier.difference_update(planned_ids(plan))

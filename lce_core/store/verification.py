@@ -6,6 +6,7 @@ Each comparison is written to home/verifications/<cell id>-<time>.json, and chan
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -78,8 +79,7 @@ class Verification(_Section):
 def sampled(steps: Sequence[str], sample: str, seed: int) -> list[str]:
     """Return a random sample of fingerprints ("5%", rounded up, or a number), in their order.
 
-    The smallest hashes of seed and fingerprint are chosen, so that the sample of a grown study
-    contains mostly the same cells as before.
+    Hashes of seed and fingerprint decide, so that a grown study keeps mostly the same cells.
     """
     number = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", sample.strip())
     size = float(number[1]) if number else 0.0
@@ -144,7 +144,6 @@ def not_computed(record: Record, error: str, tolerance: float) -> Verification:
 
 
 def keep(home: Path, verification: Verification) -> Path:
-    """Write a verification below the home and return the file's path."""
     folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"
@@ -175,11 +174,9 @@ def _scores(record: Record) -> dict[str, float]:
 
 
 def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return pairs of rows of two Parquet files; missing rows of the shorter are empty."""
-    before, after = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
-    longest = max(len(before), len(after))
-    filled = ([*rows, *({} for _ in range(longest - len(rows)))] for rows in (before, after))
-    return list(zip(*filled, strict=True))
+    """Return pairs of rows; missing rows of the shorter file are empty."""
+    tables = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
+    return list(itertools.zip_longest(*tables, fillvalue={}))
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -208,19 +205,15 @@ CHANGED_CONTENT = "the content of a file is not what its record says"
 
 @dataclass
 class Reread:
-    """Result of `reread`: numbers of artifacts and bytes that were read, and the damage found."""
+    """Numbers of artifacts and bytes read, and the damage by artifact folder."""
 
     num_artifacts: int = 0
     num_bytes: int = 0
     damage: dict[Path, str] = field(default_factory=dict)
-    """Description of the damage by artifact folder."""
 
 
 def what_is_wrong(folder: Path, digest: Callable[[Path], str] | None = None) -> str | None:
-    """Return the first fault of an artifact such as "weights.bin is missing", or None.
-
-    `digest` is as in `Record.fault_in`.
-    """
+    """Return an artifact's first fault, with `digest` as in `Record.fault_in`, or None."""
     try:
         record = Record.read(folder)
     except SealError:
@@ -231,11 +224,11 @@ def what_is_wrong(folder: Path, digest: Callable[[Path], str] | None = None) -> 
 
 
 def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
-    """Read every byte of every artifact, compare digests with the records, and return the damage.
+    """Read every byte of every artifact, and compare digests with the records.
 
-    Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`). A bit flip on
-    the disk changes neither times nor size, so only rereading the file detects it.
-    The cache keeps new digests, even after Ctrl-C. `report` gets (bytes read, total).
+    Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`), but a bit flip
+    on the disk changes neither times nor size. The cache keeps new digests, even after Ctrl-C.
+    `report` gets (bytes read, total).
     """
     found = Reread()
     folders = [

@@ -30,7 +30,6 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 def matmul_parameters(shape: ModelShape, geometry: RopeGeometry, num_tokens: int = 1) -> int:
-    """Count the weights in matrix products: attention, MLP and the language-model head."""
     queries = geometry.num_heads * geometry.head_dim
     keys = geometry.num_kv_heads * geometry.head_dim
     attention = shape.hidden_size * (2 * queries + 2 * keys)
@@ -71,7 +70,6 @@ def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> f
 
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
-    """Return the mean forward and backward FLOPs per token of a row."""
     return 3.0 * forward_flops(shape, geometry, length)
 
 
@@ -107,7 +105,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Cost of a step: `tokens` in prompts or training rows, their `flops`, and cost of decoding."""
+    """Cost of a step: `tokens` in prompts or training rows, their `flops`, and decoding."""
 
     tokens: int = 0
     flops: float = 0.0
@@ -138,7 +136,10 @@ def total_cost(costs: Sequence[StepCost]) -> StepCost:
 
 
 def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
-    """Return the cost of training all weights on `tokens` tokens in rows of `length` tokens."""
+    """Return the cost of training all weights with full attention, in rows of `length` tokens.
+
+    With `match: flops`, every tuned variant gets the FLOPs that this costs.
+    """
     return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
 
 
@@ -171,7 +172,6 @@ def relative_attention(
 
 
 def cached_tokens(model: LanguageModel, method: Method) -> float:
-    """Return the number of tokens in the key-value cache per token of text."""
     insertion = method.insertion(model.geometry)
     return 1.0 if insertion is None else insertion.block / (insertion.block - 1)
 
@@ -210,7 +210,7 @@ def decoding_cost(
 
 
 def keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
-    """Return the number of keys to which the last token of a sequence attends."""
+    """Return the number of keys to which a sequence's last token attends."""
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     schemes = _schemes(model, method, lengths, training=False)
     return _mean([_keys_of_last_in(scheme, length) for scheme in schemes])
@@ -250,8 +250,8 @@ def _forward(
 ) -> tuple[float, float]:
     """Return forward FLOPs per token of text: (products with weights, attention).
 
-    With a token inserted after every `block - 1` tokens of text, the model processes `block /
-    (block - 1)` times as many tokens.
+    A token inserted after every `block - 1` tokens of text multiplies the processed tokens by
+    `block / (block - 1)`.
     """
     geometry, growth = model.geometry, 1.0
     lengths = ContextLengths(geometry.trained_context, target, request=round(length))
@@ -264,14 +264,6 @@ def _forward(
     keys = _mean([length / 2 if one is None else one.mean_keys(length) for one in schemes])
     weights = 2.0 * matmul_parameters(model.shape, geometry)
     return growth * weights, growth * attention_flops(model.shape, geometry, keys)
-
-
-def reference_flops(base_model: LanguageModel, tokens: int, length: int) -> float:
-    """Return the FLOPs that `match: flops` gives every tuned variant.
-
-    They train all weights of the unmodified base model, with full attention, in rows of `length`.
-    """
-    return pretraining_cost(base_model, tokens, length).flops
 
 
 def steps_for_tokens(tokens: int, shares: Sequence[float], tokens_per_step: int) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, require_known
 from lce_core.recipe import Section
 from lce_core.study.variants import CONTROL, variant_in_words
 
@@ -134,16 +134,14 @@ class Expectation(Section):
 
     @property
     def key(self) -> str:
-        """One of `_DIRECTIONS`, such as "better"."""
         return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
 
     @property
     def direction(self) -> str:
-        """The key as words, such as "not worse"."""
         return self.key.replace("_", " ")
 
     def margin(self, where: str, unit: str) -> float | None:
-        """Return the margin as a number: an absolute difference, or a fraction of a perplexity."""
+        """Return the margin as an absolute difference, or as a fraction of a perplexity."""
         if self.within is None:
             return None
         found, expected = _MARGIN.fullmatch(self.within.strip()), _UNITS.get(unit, unit)
@@ -160,7 +158,7 @@ class Expectation(Section):
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
         """Return `says`, or a sentence such as "yarn is better than pi on ruler".
 
-        `variants` maps the name of each variant to its label and True if it is frozen.
+        `variants` has label and frozen (True or False) by name.
         """
         if self.predicts:
             benchmark = self.benchmark.replace("_", " ")
@@ -190,28 +188,25 @@ def comparisons(
     """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
     An entry with `predicts` has one comparison per length and base model, without variants.
-
-    Args:
-      variants: Label and True if the variant is frozen, by name of the variant.
-      units: Unit of each benchmark's default metric, by name.
-      metrics: Names of each benchmark's other metrics that can be compared; all are in nats.
-
-    Yields:
-      Mappings with the keys entry (index in `expects`), text, claim, metric, weight and among (if
-        the entry has them), base_model, method, frozen, expected (`direction`), margin,
-        other_method, other_frozen, benchmark and eval_length.
+    `variants` are as in `Expectation.text`. `units` has the unit of each benchmark's default
+    metric, and `metrics` the names of its others that can be compared, all in nats.
     """
     named_by: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(expects):
         where = f"expects[{index}]"
-        by_variant = evaluated[_named(f"{where}.benchmark", entry.benchmark, evaluated)]
-        if entry.base_model is not None:
-            _named(f"{where}.base_model", entry.base_model, base_models)
-        for name in () if entry.predicts else (entry.subject, *entry.others):
-            key = entry.key if name == entry.subject else "to" if entry.equal else "than"
-            _named(f"{where}.{key}", name, variants)
-        for number, name in enumerate(entry.among):
-            _named(f"{where}.among[{number}]", name, variants)
+        models = [] if entry.base_model is None else [entry.base_model]
+        require_known(
+            f"{where}.benchmark", [entry.benchmark], "a benchmark of the study", evaluated
+        )
+        require_known(f"{where}.base_model", models, "a base model of the study", base_models)
+        methods = [(f"among[{number}]", name) for number, name in enumerate(entry.among)]
+        if not entry.predicts:
+            key = "to" if entry.equal else "than"
+            methods = [(entry.key, entry.subject), *((key, name) for name in entry.others)]
+        expected = "a method of the study, with -tuned if it is tuned"
+        for key, name in methods:
+            require_known(f"{where}.{key}", [name], expected, variants)
+        by_variant = evaluated[entry.benchmark]
         unit = units[entry.benchmark]
         if entry.metric is not None:
             known = metrics.get(entry.benchmark, ())
@@ -224,16 +219,16 @@ def comparisons(
                 )  # fmt: skip
             unit = "nats"
         margin = entry.margin(where, unit)
-        named = [entry.base_model] if entry.base_model else base_models
         for other in entry.others or (None,):
-            lengths = (
-                _predicted_lengths(where, entry, evaluated, units)
-                if other is None
-                else _shared_lengths(where, entry, by_variant, other)
-            )
+            if other is None:
+                lengths = _predicted_lengths(where, entry, evaluated, units)
+            else:
+                shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
+                what = f"both {entry.subject} and {other} on the same task"
+                lengths = _lengths(where, entry, {length for length, _ in shared}, what)
             subject = (None, None) if other is None else variants[entry.subject]
             against = (None, None) if other is None else variants[other]
-            for length, base_model in itertools.product(lengths, named):
+            for length, base_model in itertools.product(lengths, models or base_models):
                 found = {
                     "entry": index,
                     "text": entry.text(variants),
@@ -356,16 +351,7 @@ def check_margins(margins: Sequence[str]) -> None:
         )
 
 
-def _shared_lengths(
-    where: str, entry: Expectation, by_variant: Mapping[str, Set[tuple[int, str]]], other: str
-) -> Sequence[int]:
-    shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
-    both = {length for length, _ in shared}
-    return _lengths(where, entry, both, f"both {entry.subject} and {other} on the same task")
-
-
 def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequence[int]:
-    """Return the entry's lengths, or by default all known ones."""
     missing = sorted(set(entry.lengths or ()) - known)
     if missing or not known:
         at = f" at {missing[0]} tokens" if missing else ""
@@ -378,13 +364,3 @@ def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequ
             "choose another length, or add the methods to this entry of `benchmarks`",
         )
     return entry.lengths or sorted(known)
-
-
-def _named(where: str, name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    if name not in known:
-        expected = {
-            "benchmark": "a benchmark of the study",
-            "base_model": "a base model of the study",
-        }.get(where.rpartition(".")[2], "a method of the study, with -tuned if it is tuned")
-        raise SpecError(where, repr(name), expected, did_you_mean(name, list(known)))
-    return name

@@ -1,15 +1,14 @@
 """Read and write `study.lock`: the id of every step of a study, and the settings behind each id.
 
 Users commit the lock to version control; `lce lock --check` reports ids that changed. The lock is
-JSON with one sorted line per entry, so that a diff of two locks is readable. Mappings that many
-steps share are stored once under `parts`, and steps refer to them by name and digest. Steps contain
-shortened digests of their input data; the full digests are in `data`.
+JSON with one sorted line per entry, so that a diff is readable. Mappings that many steps share are
+stored once under `parts`, and steps refer to them by name and digest. Steps contain shortened
+digests of their input data; the full digests are in `data`.
 
-`roots_of` finds the artifacts that `lce gc` must keep: those that plans and locks of studies name.
-A plan without some input data has no ids for the cells that read it. For such a cell, every
-artifact of the same model, method, seed, benchmark, task and length is kept, and all artifacts that
-earlier plans of the study name, because the cell's artifact may have been computed under another
-label or seed.
+`roots_of` finds the artifacts that `lce gc` must keep. A plan without some input data has no ids
+for the cells that read it. For such a cell, every artifact of the same model, method, seed,
+benchmark, task and length is kept, and all artifacts that earlier plans of the study name, because
+the cell's artifact may have been computed under another label or seed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,9 +38,7 @@ MAX_CHARS = 1 << 28
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of a spec with a digest of input data or weights."""
 _PART_DIGITS = 8
-"""Hex digits of the digest in a reference to an entry of `parts`."""
 _REFERS = "@"
-"""First character of such a reference."""
 
 
 class _File(BaseModel):
@@ -72,14 +68,14 @@ class LockedStep:
 
 @dataclass(frozen=True)
 class Lock:
-    """The content of a lock file: the steps of a study and the digests of their input data."""
+    """The content of a lock file."""
 
     study: str
     kinds: Mapping[str, int]
-    """Version of each step kind."""
     steps: Mapping[str, LockedStep]
     data: Mapping[str, str] = field(default_factory=dict)
     """Full digests, by keys such as "data of benchmark ruler 1f0c2b3a4d5e"."""
+    _lineages: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False, compare=False)
 
     def text(self) -> str:
         parts: dict[str, Any] = {}
@@ -90,7 +86,11 @@ class Lock:
         }
         sections: dict[str, Mapping[str, Any]] = {
             "kinds": dict(self.kinds),
-            "plugins": dict(_plugins(parts)),
+            "plugins": {
+                f"{key.partition(' ')[0]} {part['name']}": part["version"]
+                for key, part in parts.items()
+                if "name" in part and "version" in part
+            },
             "data": dict(self.data),
             "parts": parts,
             "steps": steps,
@@ -101,11 +101,7 @@ class Lock:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Lock:
-        """Parse the lock file `where`.
-
-        Raises:
-          DataError: if the text is not a valid lock, for example after a merge conflict.
-        """
+        """Parse the lock file `where`; DataError if invalid, for example after a merge conflict."""
         try:
             file = _File.model_validate_json(text)
             steps = [_locked(key, entry, file.parts) for key, entry in file.steps.items()]
@@ -130,10 +126,6 @@ class Lock:
             version = {f"version of kind {step.kind}": self.kinds.get(step.kind)}
             self._lineages[step_id] = {**step.spec, **version, **before}
         return self._lineages[step_id]
-
-    @cached_property
-    def _lineages(self) -> dict[str, Mapping[str, Any]]:
-        return {}
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
@@ -164,13 +156,13 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Return what the digest in a spec's field identifies: "data of benchmark ruler", say."""
+    """Return the reader of a digest, such as "data of benchmark ruler"."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec with references for its mappings, which are added to `parts`."""
+    """Return a spec that refers to its mappings, which are added to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):
@@ -193,12 +185,6 @@ def _fault(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _plugins(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    for key, part in parts.items():
-        if "name" in part and "version" in part:
-            yield f"{key.partition(' ')[0]} {part['name']}", part["version"]
-
-
 def _section(entries: Mapping[str, Any]) -> str:
     lines = (f" {json.dumps(key)}: {json.dumps(entries[key], sort_keys=True)}" for key in entries)
     return "{\n" + ",\n".join(sorted(lines)) + "\n}" if entries else "{}"
@@ -216,12 +202,7 @@ def _locked(key: str, entry: dict[str, Any], parts: Mapping[str, Any]) -> Locked
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Return the artifacts that plans, locks and further lock files name, as ids or axes.
-
-    Raises:
-      SpecError: if there is no plan and no lock, because `lce gc` would then remove everything.
-      DataError: if a plan or lock cannot be read, because its ids are then unknown.
-    """
+    """Return the artifacts that plans, locks and further lock files name, as ids or axes."""
     plans = sorted(store.home.glob("studies/*/plan.json"))
     kept = [*sorted(store.home.glob(f"studies/*/{LOCK}")), *locks]
     if not (plans or kept):
@@ -237,8 +218,9 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
         try:
             plan = read_mapping(path)
             ids.update(planned_ids(plan))
-            if waiting := list(_places(plan)):
-                places += waiting
+            waiting = [one for one in plan["cells"] if not one["cell"] and one["waits_for_data"]]
+            places += ({axis: cell[axis] for axis in CellSpec.place} for cell in waiting)
+            if waiting:
                 ids |= ids_of_study(path.parent)
         except UNREADABLE as error:
             raise DataError(
@@ -248,12 +230,6 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
                 "run the study again, or remove the plan's folder if nobody needs its artifacts",
             ) from None
     return Roots(ids, tuple(places))
-
-
-def _places(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for cell in plan["cells"]:
-        if cell["cell"] is None and cell["waits_for_data"]:
-            yield {axis: cell[axis] for axis in CellSpec.place}
 
 
 def ids_before(store: Store, study: str) -> set[str]:

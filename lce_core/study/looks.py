@@ -35,7 +35,7 @@ def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def settled_comparisons(looks: Looks) -> dict[tuple[Any, ...], int]:
-    """Return the number of the look that settled each comparison, by `key_of`."""
+    """Return the look that settled each comparison, by `key_of`."""
     return {
         key_of(one): max(look["look"], one["look"])
         for look in looks
@@ -45,7 +45,7 @@ def settled_comparisons(looks: Looks) -> dict[tuple[Any, ...], int]:
 
 
 def settled_methods(expects: Iterable[Mapping[str, Any]], looks: Looks) -> dict[Variant, int]:
-    """Return the number of the look that settled the last comparison of each settled method."""
+    """Return the look that settled the last comparison of each settled method."""
     settled = settled_comparisons(looks)
     found: dict[Variant, list[int | None]] = {}
     for one in tested_at_looks(expects):

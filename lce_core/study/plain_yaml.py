@@ -23,13 +23,10 @@ from lce_core.errors import SpecError
 MAX_CHARS = 1 << 19
 """Maximum file size: about 10,000 lines, for which PyYAML's Python loader takes five seconds."""
 MAX_VALUES = 20_000
-"""Maximum keys and values in a file."""
 MAX_DEPTH = 32
-"""Maximum nesting of lists and mappings."""
 MAX_DIGITS = 40
 """Maximum characters of an integer; 64-bit ones need at most 20 digits."""
 _SHOWN_CHARS = 60
-"""Maximum characters of a value that an error quotes."""
 _EXPONENT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9_]*)(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$")
 _OCTAL = re.compile(r"([-+]?)0[0_]*([0-9][0-9_]*)")
 
@@ -74,9 +71,7 @@ class _StrictLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None, None, f"alias *{event.anchor} is used", event.start_mark
-            )
+            raise _refused(f"alias *{event.anchor} is used", event.start_mark)
         self._num_values += 1
         if self._num_values > MAX_VALUES:
             raise self._beyond(f"more than {MAX_VALUES:,} keys and values", f"{MAX_VALUES:,}")
@@ -100,9 +95,7 @@ class _StrictLoader(yaml.SafeLoader):
         except (ValueError, KeyError, AttributeError):
             # PyYAML raises these for scalars such as 2020-99-99 or `!!int x`.
             shown = str(node.value)[:_SHOWN_CHARS]
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{shown!r}, which is not a valid {kind}", node.start_mark
-            ) from None
+            raise _refused(f"{shown!r}, which is not a valid {kind}", node.start_mark) from None
         if kind in ("int", "float") and isinstance(node, yaml.ScalarNode):
             return self._number(value, node)
         return value
@@ -133,13 +126,9 @@ class _StrictLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is not text", key_node.start_mark
-                )
+                raise _refused(f"key {key!r} is not text", key_node.start_mark)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is given twice", key_node.start_mark
-                )
+                raise _refused(f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -151,6 +140,10 @@ class _StrictLoader(yaml.SafeLoader):
             f"at most {limit}",
             "write the value shorter, or check that this is the file you meant",
         )
+
+
+def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 _StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))

@@ -18,7 +18,6 @@ from typing import Any
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellData, Kind
 from lce_core.corpora import StreamedCorpus
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.methods import Method
 from lce_core.models import (
     LanguageModel,
     read_config_json,
@@ -27,7 +26,6 @@ from lce_core.models import (
     weights_digest,
 )
 from lce_core.recipe import Training, Upsampling
-from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
@@ -35,7 +33,7 @@ from lce_core.store.steps import Step, closure, make_step
 from lce_core.study.cost import (
     StepCost,
     finetune_cost,
-    reference_flops,
+    pretraining_cost,
     steps_for_flops,
     steps_for_tokens,
     total_cost,
@@ -188,26 +186,14 @@ class StudyPlan:
 
 
 def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
-    for method in dict.fromkeys(type(entry.method) for entry in study.methods):
-        yield {"part": "method", **_described(method)}
-    profiles = ((type(entry.benchmark), entry.benchmark.profile) for entry in study.benchmarks)
-    for benchmark, profile in dict.fromkeys(profiles):
-        yield {
-            "part": "benchmark",
-            **_described(benchmark),
-            "profile": profile,
-            "profile_summary": benchmark.profiles[profile].summary,
-        }
-
-
-def _described(plugin: type[Plugin]) -> dict[str, str]:
-    source = plugin.source
-    return {
-        "name": plugin.plugin_name,
-        "summary": plugin.summary,
-        "source": source.paper,
-        "place": source.place,
-    }
+    methods = ((type(entry.method), None) for entry in study.methods)
+    benchmarks = ((type(entry.benchmark), entry.benchmark.profile) for entry in study.benchmarks)
+    for plugin, profile in dict.fromkeys([*methods, *benchmarks]):
+        about = {"name": plugin.plugin_name, "summary": plugin.summary}
+        about |= {"source": plugin.source.paper, "place": plugin.source.place}
+        if issubclass(plugin, Benchmark) and profile is not None:
+            about |= {"profile": profile, "profile_summary": plugin.profiles[profile].summary}
+        yield {"part": "method" if profile is None else "benchmark", **about}
 
 
 @dataclass(frozen=True)
@@ -222,7 +208,6 @@ class _Base:
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> _Base:
-        """Resolve the model's configuration and compute its folder's digest, if any."""
         try:
             known = model.resolved(folder)
         except UnavailableError as error:
@@ -243,12 +228,6 @@ def compile_study(
     """Compile a study into its steps and cells.
 
     Data folders are by the names that the user gave, model folders by base model or checkpoint.
-
-    Raises:
-      SpecError: if a method's parameters do not fit a base model or the lengths, or a folder has a
-        model of other sizes.
-      DataError: if the corpus, a data set or a weights folder exists but is damaged.
-      UnavailableError: if a base model's folder cannot be read or has no weights file.
     """
     steps: Steps = {}
     expected: Steps = {}
@@ -287,19 +266,17 @@ class _Planner:
     seed: int
     corpus: Data
     data: Mapping[tuple[int, str], Data]
-    """Digests by (index of the benchmark in the study, task)."""
+    """By (index of the benchmark in the study, task)."""
     published: Mapping[str, Data]
-    """Digests of published weights, by variant name."""
+    """By variant name."""
     folders: Mapping[str, Path]
     steps: Steps
     expected: Steps
-    """Steps of the plan whose input data is missing; `steps` has the others."""
     trial_axes: Mapping[str, Any] = field(default_factory=dict)
-    """Axes of training runs that are trials of `tune`."""
+    """Axes of the trials of `tune`."""
     costs: dict[str, StepCost] = field(default_factory=dict)
     """Cost of each tuned variant's own runs, by name, without the weights that they start from."""
     checkpoints: dict[str, Step | None] = field(default_factory=dict)
-    """Last training step of each variant, by name."""
 
     @property
     def _model(self) -> LanguageModel:
@@ -423,7 +400,7 @@ class _Planner:
         return found
 
     def _checkpoint(self, variant: MethodEntry) -> Step | None:
-        """Add the training step that produces a variant's weights, and return it.
+        """Add and return the training step that produces a variant's weights.
 
         None if the study does not train them: they are published, or a base model's.
         """
@@ -490,39 +467,38 @@ class _Planner:
             ContextLengths(model.geometry.trained_context, target, target)
         )
         runs = [
-            _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
+            (f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
             for number, stage in enumerate(stages, start=1)
         ]
-        runs.append(_Run(variant.name, variant.method, target, study.train_length_of(variant)))
+        runs.append((variant.name, variant.method, target, study.train_length_of(variant)))
         choice = self._choice(variant) if variant.at_best else None
         search = self._search(variant)
         per_step = [
-            finetune_cost(model, run.method, run.target, training.tokens_per_step, run.row_length)
-            for run in runs
+            finetune_cost(model, method, context, training.tokens_per_step, row_length)
+            for _, method, context, row_length in runs
         ]
         counts = self._num_steps(variant, [stage.share for stage in stages], per_step)
         self.costs[variant.name] = total_cost(
             [cost.scaled(count) for cost, count in zip(per_step, counts, strict=True)]
         )
-        for run, num_steps in zip(runs, counts, strict=True):
+        for (name, method, context, row_length), num_steps in zip(runs, counts, strict=True):
             spec = FinetuneSpec(
                 base_model=model,
                 weights=self.base.weights,
-                method=run.method,
-                target_context=run.target,
+                method=method,
+                target_context=context,
                 training=training,
                 num_steps=num_steps,
-                row_length=run.row_length,
+                row_length=row_length,
                 **self._seeds(),
                 train_positions=variant.train_positions,
             )
-            upsampling = study.upsampling_of(variant)
-            rows = self._rows(run.row_length, num_steps, training, upsampling)
+            rows = self._rows(row_length, num_steps, training, study.upsampling_of(variant))
             parents = {"rows": rows, "base": base, "choice": choice}
-            if run.method == variant.method:
+            if method == variant.method:
                 parents["search"] = search
             axes = {**self._training_axes(variant.label), **self.trial_axes}
-            name = self._name(run.name, f"s{self.seed}")
+            name = self._name(name, f"s{self.seed}")
             base = self._add(self._of_text, spec, name, parents, axes)
         assert base is not None, "the last run has a step"
         return base
@@ -533,8 +509,8 @@ class _Planner:
         tokens = self.study.train_tokens_of(variant)
         if self.study.match == "tokens":
             return steps_for_tokens(tokens, shares, per_step[0].tokens)
-        flops = reference_flops(self._model, tokens, self.study.target_context)
-        return steps_for_flops(flops, shares, [cost.flops for cost in per_step])
+        budget = pretraining_cost(self._model, tokens, self.study.target_context)
+        return steps_for_flops(budget.flops, shares, [cost.flops for cost in per_step])
 
     def _choice(self, variant: MethodEntry) -> Step:
         """Add a trial for each value, its scores on validation text and the choice."""
@@ -619,7 +595,6 @@ class _Planner:
     def _rows(
         self, row_length: int, num_steps: int, training: Training, upsampling: Upsampling
     ) -> Step:
-        """Add the step that packs training rows."""
         seeds = self._seeds()
         seed = seeds.get("data_seed", seeds["seed"])
         spec = RowsSpec(
@@ -634,7 +609,6 @@ class _Planner:
         return self._add_text(self._of_text, spec, str(row_length), f"s{seed}")
 
     def _held_out(self, steps: Steps) -> Step:
-        """Add the step that tokenizes held-out text."""
         spec = HeldOutSpec(
             **self._text(),
             tokens_per_domain=self.study.evaluation.held_out_tokens,
@@ -655,7 +629,6 @@ class _Planner:
         return self._add_text(self._of_text, spec, "validation")
 
     def _text(self) -> dict[str, Any]:
-        """Return the fields of `TextSpec`."""
         model = self._model
         tokenizer = Tokenizer(
             name=model.plugin_name,
@@ -685,20 +658,9 @@ class _Planner:
         parents: Mapping[str, Step | None],
         axes: Mapping[str, Any],
     ) -> Step:
-        """Add a step unless its fingerprint is there; return the step in `steps`."""
         present = {role: parent for role, parent in parents.items() if parent is not None}
         step = make_step(spec.kind, spec.version, spec.identity(), name, present, axes)
         return steps.setdefault(step.fingerprint, step)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A training run of a variant; `target` and `row_length` are in tokens."""
-
-    name: str
-    method: Method
-    target: int
-    row_length: int
 
 
 def _trained_context(model: LanguageModel) -> int | None:

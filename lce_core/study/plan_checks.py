@@ -89,7 +89,6 @@ def check_variant(
 def check_method(
     method: Method, base_model: LanguageModel, lengths: ContextLengths, *, pose: bool = False
 ) -> None:
-    """Raise SpecError if the method does not fit the base model; `pose` is as in `check_local`."""
     geometry, num_layers = base_model.geometry, base_model.shape.num_layers
     method.check(geometry, lengths)
     # Tables for all layers may be expensive (`harpe` searches bases), so check only own ones.
@@ -138,7 +137,6 @@ def _check_positions(
     lengths: ContextLengths,
     where: str,
 ) -> None:
-    """Refuse positions that the variant's training rows cannot have."""
     method, row = variant.method, replace(lengths, request=study.train_length_of(variant))
     try:
         own = row_positions(method, row, seed=0, pose=False) is not None
@@ -262,7 +260,6 @@ class Data:
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """Store the result of `digest`, or the message of its UnavailableError as `absent`."""
         try:
             return cls(digest(), None)
         except UnavailableError as error:
@@ -278,9 +275,8 @@ def published_weights(
 ) -> Data:
     """Check a variant's published weights; return their digest, or why they are missing.
 
-    Raises:
-      SpecError: if the folder's content contradicts the entry.
-      DataError: if config.json cannot be read or a weights file is damaged.
+    SpecError: the folder contradicts the entry. DataError: config.json or a weights file is
+    damaged.
     """
     if (name := variant.checkpoint) is None:
         return Data(None, None)
@@ -302,11 +298,7 @@ def published_weights(
 
 
 def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
-    """Return the user's folder whose weights have this digest.
-
-    Raises:
-      StoreError: if there is none, for example because weights changed after planning.
-    """
+    """Return the folder with weights of this digest; StoreError if they changed after planning."""
     for folder in folders.values():
         if weights_digest(folder) == digest:
             return folder
@@ -319,8 +311,6 @@ def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
 
 
 def _require_weights(folder: Path) -> None:
-    if any(folder.glob("*.safetensors")) and not (folder / _ADAPTER).is_file():
-        return
     if (folder / _ADAPTER).is_file():
         raise SpecError(
             folder / _ADAPTER,
@@ -328,16 +318,16 @@ def _require_weights(folder: Path) -> None:
             "the weights of the whole model",
             "merge the adapter into the base model, and save the model as safetensors",
         )
-    raise SpecError(
-        folder,
-        "no safetensors file",
-        "weights as safetensors, because other formats can contain code that runs when loaded",
-        "convert them with transformers' save_pretrained, in a sandbox if you distrust them",
-    )
+    if not any(folder.glob("*.safetensors")):
+        raise SpecError(
+            folder,
+            "no safetensors file",
+            "weights as safetensors, because other formats can contain code that runs when loaded",
+            "convert them with transformers' save_pretrained, in a sandbox if you distrust them",
+        )
 
 
 def check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a folder whose config.json has other sizes than the base model."""
     geometry, shape = base_model.geometry, base_model.shape
     heads = config.get("num_attention_heads")
     found = {

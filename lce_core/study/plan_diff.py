@@ -24,9 +24,7 @@ from lce_core.study.progress import StepState
 from lce_core.study.step_kinds import KINDS, CellSpec, kind_named
 
 _SHOWN_FIELDS = 3
-"""Differing settings that a reason quotes."""
 _LONGEST_FIELD = 150
-"""Characters of each such setting."""
 
 Place = tuple[object, ...]
 """Kind of a step, and its values on the axes in `StepSpec.place`."""
@@ -76,8 +74,7 @@ class PlanDiff:
 def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
     """List the steps that differ between a lock and a plan, sorted by kind and name.
 
-    Also return the number of steps whose input data is missing and whose other settings equal those
-    in the lock; steps without data are compared without digests.
+    Also return the number of steps without input data whose other settings equal the lock's.
     """
     new = lock_of(plan)
     expected = lock_of(plan, expected=True) if plan.expected else new
@@ -88,19 +85,20 @@ def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
         name = (step.kind, step.name)
         if step.id in new.steps:
             continue
-        if same_name := added.get(name):
-            fields, match = _nearest_locked(old, step, new, same_name)
-            same_name.remove(match)
-            changes.append(LockChange("~", *name, step.id, match.id, fields))
-        elif same_name := waiting.get(name):
-            fields, match = _nearest_locked(old, step, expected, same_name)
-            same_name.remove(match)
-            if fields := tuple(field for field in fields if not _is_digest(field)):
-                changes.append(LockChange("~", *name, step.id, None, fields))
-            else:
-                num_unchecked += 1
-        else:
+        if not (same_name := added.get(name) or waiting.get(name)):
             changes.append(LockChange("-", *name, step.id, None))
+            continue
+        before, lock = old.lineage(step.id), new if added.get(name) else expected
+        fields, match = _nearest(
+            (tuple(differences(before, lock.lineage(one.id))), one) for one in same_name
+        )
+        same_name.remove(match)
+        if lock is new:
+            changes.append(LockChange("~", *name, step.id, match.id, fields))
+        elif fields := tuple(field for field in fields if not _is_digest(field)):
+            changes.append(LockChange("~", *name, step.id, None, fields))
+        else:
+            num_unchecked += 1
     for steps in added.values():
         changes += [LockChange("+", step.kind, step.name, None, step.id) for step in steps]
     for steps in waiting.values():
@@ -117,13 +115,6 @@ def _by_name(steps: Iterable[LockedStep]) -> dict[tuple[str, str], list[LockedSt
     for step in steps:
         found.setdefault((step.kind, step.name), []).append(step)
     return found
-
-
-def _nearest_locked(
-    old: Lock, step: LockedStep, new: Lock, candidates: Iterable[LockedStep]
-) -> tuple[Fields, LockedStep]:
-    before = old.lineage(step.id)
-    return _nearest((tuple(differences(before, new.lineage(c.id))), c) for c in candidates)
 
 
 def _is_digest(field: str) -> bool:
@@ -167,7 +158,6 @@ def compare(
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """Return one line with the first differences, shortened, and the number of further ones."""
     shown = [
         textwrap.shorten(field, _LONGEST_FIELD, placeholder=" ...")
         for field in fields[:_SHOWN_FIELDS]
@@ -180,8 +170,8 @@ def in_short(fields: Sequence[str]) -> str:
 def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> StepState:
     """Return the state of a missing step, with the settings that differ from a finished step.
 
-    `near` are finished steps in the same place. The state is stale if `left`, the unplanned
-    artifacts of earlier plans or locks, has one there, else new.
+    Of `near`, finished steps in the same place, those in `left` (unplanned artifacts of earlier
+    plans or locks) make the state stale.
     """
     own = [record for record in near if record.fingerprint[:ID_DIGITS] in left]
     fields, record = _nearest((_fields(one, step), one) for one in own or near)
@@ -232,7 +222,6 @@ def _fields(record: Record, step: Step) -> Fields:
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:
-    """Return a phrase that names an artifact's axis value that no planned step has."""
     for axis in kind_named(record.kind).place:
         if (value := record.axes.get(axis)) not in values.get((record.kind, axis), ()):
             return f"{axis} {value} is no longer in the study"

@@ -28,11 +28,7 @@ ENTRY_POINTS = "lce.plugins"
 
 
 def add_plugin_folders(folders: tuple[Path, ...]) -> None:
-    """Register the plug-ins of installed packages and of `folders`.
-
-    Raises:
-      SpecError: if a plug-in has the name of another, or an entry point names no package.
-    """
+    """Register the plug-ins of installed packages and of `folders`, which have distinct names."""
     for folder, package in [*_installed(), *((folder, None) for folder in folders)]:
         for place, registry in PLACES.items():
             registry.add_folder(folder / place, package)
@@ -65,7 +61,7 @@ _KIND_OF = {
 
 
 def own_plugins(spec: Mapping[str, Any]) -> dict[str, PluginCode]:
-    """Return the user's plug-ins in a spec by names such as "methods/mine"."""
+    """Return the user's plug-ins in a spec, by names such as "methods/mine"."""
     found = {}
     for field, kind in _KIND_OF.items():
         # Not every step kind has every field, and optional fields can be None.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lce_core.store.artifacts import Store
 from lce_core.store.plugin_code import AcceptedCode, PluginChange
 from lce_core.store.records import Record
-from lce_core.store.steps import Listing, Step, closure
+from lce_core.store.steps import Step, closure
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.states import State
@@ -53,8 +53,8 @@ def inspect(
 ) -> dict[str, StepState]:
     """Return the state of every step of a plan by fingerprint, parents before children.
 
-    `folders` are this run's data and model folders; if they differ from those of the run in which a
-    step was unavailable, that step is retried. `retry_failed` retries every failed step.
+    An unavailable step is retried if its run had other data and model `folders`, and every failed
+    step with `retry_failed`.
     """
     states: dict[str, StepState] = {}
     listing, accepted = store.listing(), AcceptedCode(store.home)
@@ -69,9 +69,15 @@ def inspect(
         elif record and not record.has_weights_elsewhere(store.path(step, listing)):
             states[step.fingerprint] = StepState("done", "")
         else:
-            what = _WEIGHTS_ELSEWHERE if record else "its artifact is damaged"
             without_weights |= {step.fingerprint} if record else set()
-            state = _unfinished(step, store, listing, states, folders, retry_failed, what)
+            failure = None if retry_failed else store.failures.of(step)
+            state = _blocked(step, states) or StepState("missing", "new")
+            if state.state == "missing" and failure:
+                why = f"failed before ({failure['class']}: {failure['message']})"
+                state = given_up(failure, folders) or StepState("missing", why, "failed")
+            elif state.state == "missing" and store.path(step, listing).exists():
+                what = _WEIGHTS_ELSEWHERE if record else "its artifact is damaged"
+                state = StepState("missing", what, "stale")
             states[step.fingerprint] = replace(state, plugin_changes=doubts)
     for fingerprint in without_weights - needed_steps(plan, states):
         states[fingerprint] = StepState("done", _WEIGHTS_ELSEWHERE)
@@ -80,10 +86,9 @@ def inspect(
 
 
 def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
-    """Return the fingerprints of the steps that a run computes.
+    """Return the fingerprints of the missing cells, and of missing steps whose results they read.
 
-    These are the missing cells, and the missing steps whose results they read. Deleted weights or
-    rows are not computed again if all cells that read them are done.
+    Deleted weights or rows are not computed again if all cells that read them are done.
     """
 
     def missing(steps: Iterable[str]) -> Iterator[str]:
@@ -94,19 +99,12 @@ def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
 
 
 def inputs_of(step: Step) -> list[str]:
-    """Return the fingerprints of the steps that must be done before a step starts.
-
-    A training run also waits for the text that evaluates it: without text, nothing trains.
-    """
+    """Return what must be done before a step; a training run also waits for its evaluation text."""
     texts = (step.axes.get(role) for role in ("held_out", "validation"))
     return [*step.parents.values(), *filter(None, texts)]
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """Return the state of a failed step, or None if the next run retries it.
-
-    An unavailable step is retried if `folders` differ from those of the failed run.
-    """
     if failure["class"] == _FOR_GOOD:
         return StepState("failed", f"{failure['class']}: {failure['message']}")
     if failure["class"] == "unavailable" and failure["folders"] == folders:
@@ -124,26 +122,10 @@ def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[Pl
     return frozenset(change for change in changes if not accepted.covers(change))
 
 
-def _unfinished(
-    step: Step,
-    store: Store,
-    listing: Listing,
-    states: dict[str, StepState],
-    folders: Mapping[str, str],
-    retry_failed: bool,
-    what: str,
-) -> StepState:
-    """Return the state of a step that is not done; `what` is the fault of its artifact."""
+def _blocked(step: Step, states: Mapping[str, StepState]) -> StepState | None:
     for role, parent in step.parents.items():
         if states[parent].state == "failed":
             return StepState("failed", f"its {role} {parent[:12]} failed: {states[parent].reason}")
         if states[parent].state == "unavailable":
             return StepState("unavailable", states[parent].reason)
-    failure = store.failures.of(step)
-    if failure and not retry_failed:
-        return given_up(failure, folders) or StepState(
-            "missing", f"failed before ({failure['class']}: {failure['message']})", "failed"
-        )
-    if store.path(step, listing).exists():
-        return StepState("missing", what, "stale")
-    return StepState("missing", "new")
+    return None

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from lce_core.benchmarks import Benchmark
 from lce_core.corpora import Corpus
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, did_you_mean, require_known
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Section, Training, TrainPositions, Upsampling
@@ -250,7 +250,7 @@ class StudySpec(BaseModel):
         return variant.target_context or self.target_context
 
     def train_length_of(self, variant: MethodEntry) -> int:
-        """Return the length in tokens of the training rows in a tuned variant's last run."""
+        """Return the length in tokens of the rows in a tuned variant's last run."""
         trained = self.weights_source_of(variant) or variant
         return trained.train_length or self.target_of(trained)
 
@@ -309,8 +309,8 @@ class StudySpec(BaseModel):
     ) -> Iterator[dict[str, Any]]:
         """Expand `expects` into pairs of variants (`expectation.comparisons`).
 
-        With `contexts`, the trained context in tokens of each base model, then yield the default
-        comparisons (`expectation.in_trained_context`).
+        Yield the default comparisons as well, with `contexts`, the trained context of each base
+        model.
         """
         evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
         for entry in self.benchmarks:
@@ -342,7 +342,6 @@ class StudySpec(BaseModel):
 
     @property
     def num_cells(self) -> int:
-        """Number of cells, counted without creating them."""
         of_one_seed = sum(
             len(entry.tasks) * len(entry.lengths) * sum(map(entry.evaluates, self.methods))
             for entry in self.benchmarks
@@ -542,14 +541,9 @@ class StudySpec(BaseModel):
         names = [variant.name for variant in self.methods]
         seen: dict[tuple[object, ...], int] = {}
         for index, entry in enumerate(self.benchmarks):
+            expected = "a method of the study, with -tuned if it is tuned"
+            require_known(f"benchmarks[{index}].methods", entry.methods or (), expected, names)
             for name in entry.methods or names:
-                if name not in names:
-                    raise SpecError(
-                        f"benchmarks[{index}].methods",
-                        repr(name),
-                        "a method of the study, with -tuned if it is tuned",
-                        did_you_mean(name, names),
-                    )
                 for task, length in itertools.product(entry.tasks, entry.lengths):
                     cell = (name, entry.benchmark.plugin_name, task, length)
                     if cell in seen:
@@ -599,7 +593,6 @@ class StudySpec(BaseModel):
 
 
 def _in_words(*sections: tuple[str, BaseModel]) -> list[str]:
-    """Return the values that differ from their defaults in words, sorted."""
     return sorted(
         f"{where} {key} {value}"
         for where, section in sections
@@ -620,11 +613,7 @@ def _missing_value(key: str, variant: MethodEntry) -> SpecError:
 
 def _known_domains(where: str, given: Sequence[str], known: Sequence[str]) -> None:
     _refuse_repeats(where, given)
-    for domain in given:
-        if domain not in known:
-            raise SpecError(
-                where, repr(domain), "domains of the corpus", did_you_mean(domain, known)
-            )
+    require_known(where, given, "domains of the corpus", known)
 
 
 def _check_shares(where: str, upsampling: Upsampling, known: Sequence[str]) -> None:

@@ -70,7 +70,6 @@ class Tokenizer(Section):
 
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""Classes by the kind's name."""
 
 
 class StepSpec(Section):
@@ -97,7 +96,6 @@ class StepSpec(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuild a spec from the output of `identity`."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -117,12 +115,11 @@ class StepSpec(Section):
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Return the display name of the step's unit."""
         return f"{step.kind} {step.name}"
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
-        """Return True if two workers that share the step's unit finish it sooner than one."""
+        """Return True if two workers finish the step's unit sooner than one."""
         return True
 
     @classmethod
@@ -233,30 +230,36 @@ class BaseSpec(TrainingSpec):
         return pretraining_cost(self.base_model, self.num_tokens, self.row_length)
 
 
-class SearchSpec(StepSpec):
-    """Search for the parameters that a method leaves open.
+class EvaluationSpec(StepSpec):
+    """A step that evaluates a base model with a method."""
 
-    Losses are measured on the validation text of the parent `validation`, with the weights of the
-    parent `checkpoint` or else the base model's. Cells and training runs read the parameters from
-    their parent `search`.
-    """
-
-    kind: ClassVar[str] = "search"
-    version: ClassVar[int] = 1
-    order: ClassVar[int] = 3
     submitted_as: ClassVar[str] = "evaluate"
-    place: ClassVar[tuple[str, ...]] = ("base_model", "method", "frozen", "seed")
-    published: ClassVar[str | None] = None
-    """A search never evaluates published weights."""
 
     base_model: SomeModel
     weights: str | None = None
     """Digest of the base model's local folder; None for the hub."""
     method: SomeMethod
-    """The method before its search."""
     target_context: int
-    """Tokens of each text whose loss is measured."""
     evaluation: Inference
+
+    def _cost(self, tokens: int, length: float) -> StepCost:
+        target = self.target_context
+        return evaluation_cost(self.base_model, self.method, target, tokens, length)
+
+
+class SearchSpec(EvaluationSpec):
+    """Search for the parameters that `method` leaves open.
+
+    Losses of texts of `target_context` tokens are measured on the parent `validation`, with the
+    weights of the parent `checkpoint` or else the base model's. Cells and training runs read the
+    parameters from their parent `search`.
+    """
+
+    kind: ClassVar[str] = "search"
+    version: ClassVar[int] = 1
+    order: ClassVar[int] = 3
+    place: ClassVar[tuple[str, ...]] = ("base_model", "method", "frozen", "seed")
+    published: ClassVar[str | None] = None
 
     @property
     def search(self) -> ParameterSearch:
@@ -267,8 +270,7 @@ class SearchSpec(StepSpec):
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
         """Return the cost of all trials, if none of them is a repetition."""
         length = self.target_context
-        tokens = self.search.max_trials * self.search.samples * length
-        return evaluation_cost(self.base_model, self.method, length, tokens, length)
+        return self._cost(self.search.max_trials * self.search.samples * length, length)
 
 
 class FinetuneSpec(TrainingSpec):
@@ -316,11 +318,10 @@ class ChoiceSpec(StepSpec):
 
     @staticmethod
     def role(number: int, domain: str) -> str:
-        """Return the role of the parent that scores trial `number` (from 0) on a domain."""
         return f"trial_{number}_{domain}"
 
 
-class CellSpec(StepSpec):
+class CellSpec(EvaluationSpec):
     """A cell: one benchmark task at one length for one variant of a model.
 
     The weights are those of the parent `checkpoint`, else published weights (`published`), else the
@@ -330,20 +331,13 @@ class CellSpec(StepSpec):
     kind: ClassVar[str] = "cell"
     version: ClassVar[int] = 1
     order: ClassVar[int] = 5
-    submitted_as: ClassVar[str] = "evaluate"
     place: ClassVar[tuple[str, ...]] = (
         "base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length",
     )  # fmt: skip
 
-    base_model: SomeModel
-    weights: str | None = None
-    """Digest of the base model's local folder; None for the hub."""
-    method: SomeMethod
-    target_context: int
     benchmark: SomeBenchmark
     task: str
     eval_length: int
-    evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
     """Settings of confidence intervals, equal to `statistics.estimates.INTERVALS`."""
     seed: int | None = None
@@ -362,7 +356,6 @@ class CellSpec(StepSpec):
         return cost
 
     def prompts_cost(self, step: Step) -> StepCost:
-        """Predict the cost without control prompts."""
         answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
@@ -388,10 +381,6 @@ class CellSpec(StepSpec):
             self.evaluation.precision,
         )
         return replace(self._cost(tokens, length), decoding=decoding)
-
-    def _cost(self, tokens: int, length: float) -> StepCost:
-        target = self.target_context
-        return evaluation_cost(self.base_model, self.method, target, tokens, length)
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
@@ -427,7 +416,6 @@ def kind_named(kind: str) -> type[StepSpec]:
 
 
 def spec_of(step: Step) -> StepSpec:
-    """Parse a step's spec into the class of its kind, loading the plug-ins."""
     return KINDS[step.kind].parse(step.spec)
 
 

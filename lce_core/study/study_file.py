@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.corpora import CORPORA
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, did_you_mean, require_known
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
@@ -36,7 +36,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Section)
 
 _SUFFIX = ".yaml"
-"""Of the files in `lce_core/recipes`."""
 
 
 class Fact(Section):
@@ -55,7 +54,6 @@ class Recipe(Section):
     about: str
     """The paper or project that published these settings."""
     training: dict[str, Fact]
-    """Values and sources, by key of `Training`."""
     upsampling: dict[str, Fact] = Field(default_factory=dict)
     """Values and sources, by key of `Upsampling`. They apply only if the study's own `training`
     names the recipe, because all methods share the training text."""
@@ -70,11 +68,9 @@ class Recipe(Section):
         yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
 
     def of_entry(self) -> dict[str, Any]:
-        """Return the keys, other than `training`, that the recipe sets in an entry of `methods`."""
         return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
 
     def of_study(self) -> dict[str, Any]:
-        """Return the keys, other than `training`, that the recipe sets for a whole study."""
         upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
         return {**self.of_entry(), **upsampling}
 
@@ -86,18 +82,13 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    known = recipe_names()
-    if name not in known:
-        raise SpecError(where, repr(name), "the name of a recipe", did_you_mean(name, known))
+    require_known(where, [name], "the name of a recipe", recipe_names())
     text = (files("lce_core") / "recipes" / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     return Recipe.model_validate(yaml.safe_load(text))
 
 
 def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
-    """Replace the key `recipe` of `training` by the recipe's values; other keys override them.
-
-    Also return the recipe (None without the key).
-    """
+    """Replace the key `recipe` by the recipe's values, which other keys override; return both."""
     if "recipe" not in training:
         return None, dict(training)
     recipe = load_recipe(str(training["recipe"]), f"{where}.recipe")
@@ -264,14 +255,8 @@ def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
             "add, for example, `lengths: [4096, 8192]`",
         )
     tasks = _tuple(entry.get("tasks", list(benchmark.tasks())), f"{where}.tasks")
-    for task in tasks:
-        if task not in benchmark.tasks():
-            raise SpecError(
-                f"{where}.tasks",
-                repr(task),
-                f"a task of {benchmark.plugin_name}",
-                did_you_mean(str(task), benchmark.tasks()),
-            )
+    known = benchmark.tasks()
+    require_known(f"{where}.tasks", tasks, f"a task of {benchmark.plugin_name}", known)
     lengths = _tuple(entry["lengths"], f"{where}.lengths")
     fields = {"benchmark": benchmark, "lengths": lengths, "tasks": tasks}
     if "methods" in entry:

@@ -44,11 +44,10 @@ class Unit:
 
     @property
     def is_divisible(self) -> bool:
-        """True if two workers finish the unit sooner than one."""
         return all(kind_named(self.kind).is_divisible(step) for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the unit as JSON, small enough for a parameter of a Prefect task."""
+        """Return JSON that is small enough for a parameter of a Prefect task."""
         steps = [step.to_json() for step in self.steps]
         return {"name": self.name, "kind": self.kind, "steps": steps, "assists": self.assists}
 
@@ -79,9 +78,8 @@ def dearest_first(
 ) -> list[Unit]:
     """Sort units like `units_to_do`, but by decreasing duration among units of one seed and kind.
 
-    Otherwise a long unit could start last and run alone. Units whose predicted durations lie
-    between the same powers of two seconds are shuffled by a hash of host and unit name, so that
-    hosts that start together claim different units.
+    Otherwise a long unit could start last and run alone. Units whose durations lie between the same
+    powers of two seconds are shuffled, so that hosts that start together claim different units.
     """
     seed = _first_seeds(plan)
 

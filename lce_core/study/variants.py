@@ -14,7 +14,7 @@ def weights_label(frozen: bool) -> str:
 
 
 def variant_label(method: str, frozen: bool) -> str:
-    """Return the name in tables and charts: "yarn", or "yarn tuned" for a tuned variant."""
+    """Return the name in tables and charts: "yarn", or "yarn tuned"."""
     return method if frozen else f"{method} tuned"
 
 

@@ -46,8 +46,6 @@ weighted mean of the times that follow from progress and from prediction."""
 
 @dataclass
 class _Finished:
-    """The finished steps of a group."""
-
     predicted: float = 0.0
     measured: float = 0.0
     log_ratios: list[float] = field(default_factory=list)
@@ -62,7 +60,7 @@ class _Finished:
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected total time of some steps, with its relative error."""
+    """Expected total time of some steps."""
 
     seconds: float
     error: float | None
@@ -104,7 +102,7 @@ class Calibration:
         return factor * predicted
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
-        """Return the total of steps (group, corrected seconds) and the error of this total."""
+        """Return the total of steps (group, corrected seconds) and its error."""
         parts: dict[Group, dict[object, float]] = defaultdict(lambda: defaultdict(float))
         for number, (group, seconds) in enumerate(steps):
             seen = self._seen(group)
@@ -151,10 +149,9 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Running:
-    """Progress of a running step."""
+    """Progress of a step: seconds since it started."""
 
     seconds: float
-    """Seconds since the step started."""
     done: float = 0.0
     """Fraction, as reported by the step."""
 

@@ -28,7 +28,10 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
             continue
         if spec.benchmark.scores_text:
             units.setdefault(CellSpec.unit(step), []).append((step, spec))
-        elif spec.benchmark.fills_length or not _follows_length(spec):
+        # Prompts share no cache if frequencies follow the prompt's length.
+        elif spec.benchmark.fills_length or not spec.method.length_dependent(
+            spec.base_model.geometry, _lengths(spec, spec.eval_length)
+        ):
             answers = spec.benchmark.answers(spec.task).number
             whole = spec.prompts_cost(step).tokens
             tokens = whole / answers if answers else spec.eval_length
@@ -76,12 +79,6 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
         _lengths(spec, spec.eval_length),
         _lengths(spec, longer.eval_length),
     )
-
-
-def _follows_length(spec: CellSpec) -> bool:
-    """Return True if frequencies follow the prompt's length, so that prompts share no cache."""
-    lengths = _lengths(spec, spec.eval_length)
-    return spec.method.length_dependent(spec.base_model.geometry, lengths)
 
 
 def _lengths(spec: CellSpec, request: int) -> ContextLengths:

@@ -60,7 +60,6 @@ _MEMORY_SHARE = 0.8
 _GPU_LAYER_SECONDS = 3e-4
 """Seconds per layer and decoding pass besides reading memory, while the host launches kernels."""
 _SIDE = 512
-"""Rows and columns of the timed matrices."""
 _COPIED_BYTES = 1 << 25
 """32 MiB, more than most CPU caches."""
 _GUESSED_SECONDS = {
@@ -72,17 +71,16 @@ _GUESSED_SECONDS = {
 
 @dataclass(frozen=True)
 class Rates:
-    """Compute and memory rates of a device, for training or for evaluation."""
+    """Rates of a device, for training or for evaluation."""
 
     flops: float
-    """FLOP/s."""
     bandwidth: float = float("inf")
     """Bytes per second while decoding."""
     layer_seconds: float = 0.0
     """Fixed seconds per layer and decoding pass."""
 
     def seconds(self, cost: StepCost) -> float:
-        """Return the seconds for a step's cost, without the fixed seconds of the step."""
+        """Return the seconds for a step's cost, without its fixed seconds."""
         decoding = cost.decoding
         read = max(decoding.bytes / self.bandwidth, decoding.flops / self.flops)
         return cost.flops / self.flops + read + decoding.layer_passes * self.layer_seconds
@@ -108,10 +106,7 @@ class Speed:
 
 
 def _gpu(name: str, peak: float, bandwidth: float, training: float, prefill: float) -> Speed:
-    """Return a GPU's cost model from its peaks and the fractions that training and prefill reach.
-
-    Prefill is the processing of prompts and windows.
-    """
+    """Return a GPU's cost model from peaks and the fractions that training and prompts reach."""
     evaluation = Rates(peak * prefill, bandwidth * _MEMORY_SHARE, _GPU_LAYER_SECONDS)
     return Speed(name, "data sheet", Rates(peak * training), evaluation)
 
@@ -124,7 +119,6 @@ DEVICE_TYPES = {
         _gpu("h200", 989e12, 4.8e12, training=0.45, prefill=0.50),
     )
 }
-"""Cost models of GPUs by name."""
 
 
 def device_type_of(name: str) -> str | None:
@@ -174,7 +168,7 @@ def _ran_on(record: Record, threads: int) -> str | None:
 
 
 def _costs(record: Record) -> tuple[StepCost, StepCost]:
-    """Return the cost of the tokens that the step processed, and the cost that a plan predicts."""
+    """Return the cost of the processed tokens, and the cost that a plan predicts."""
     step = record.step
     spec = spec_of(step)
     planned = spec.cost(step)
@@ -247,7 +241,7 @@ def timed_matmul() -> Rates:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Call `work` repeatedly for `_CALIBRATION_SECONDS`; return CPU seconds of the fastest call."""
+    """Return the CPU seconds of the fastest call within `_CALIBRATION_SECONDS`."""
     work()
     best, end = float("inf"), time.monotonic() + _CALIBRATION_SECONDS
     while time.monotonic() < end:
@@ -260,8 +254,8 @@ def _seconds(work: Callable[[], object]) -> float:
 def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
     """Fit rates and fixed seconds per step to finished steps.
 
-    Minimise the squared relative errors with non-negative weights. Then scale all weights so that
-    the predictions and the measured seconds have equal sums.
+    Minimise the squared relative errors with non-negative weights. Then scale the weights so that
+    the sums of predicted and measured seconds are equal.
     """
     seconds = np.array([max(one.seconds, 1e-3) for one in finished])
     costs = np.array(
@@ -283,7 +277,6 @@ def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
 
 
 def calibration_of(speed: Speed, finished: Sequence[Finished]) -> Calibration:
-    """Return a correction of the cost model's predictions by finished steps."""
     calibration = Calibration()
     for one in finished:
         calibration.learn(one.group, speed.seconds(one.kind, one.planned), one.seconds)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from lce_core.errors import SpecError
@@ -63,8 +64,9 @@ def test_locks_of_one_host_alone_are_read_off_the_mount(mount, missing, tmp_path
 
 
 def test_the_innermost_mount_counts_and_of_two_on_one_folder_the_later(tmp_path, monkeypatch):
-    mounts, shared = tmp_path / "mounts", tmp_path / "with space"
+    mounts, shared = tmp_path / "proc" / "self" / "mounts", tmp_path / "with space"
     shared.mkdir()
+    mounts.parent.mkdir(parents=True)
     written = str(shared).replace(" ", "\\040")
     lines = [
         "/dev/sda / ext4 rw 0 0",
@@ -73,7 +75,7 @@ def test_the_innermost_mount_counts_and_of_two_on_one_folder_the_later(tmp_path,
         f"server:/c {written}er nfs4 ro 0 0",
     ]
     mounts.write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr(file_system, "_MOUNTS", mounts)
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     assert mount_of(shared / "home") == Mount("nfs4", frozenset({"rw", "hard"}))
     assert mount_of(tmp_path).kind == "ext4"
     mounts.unlink()
