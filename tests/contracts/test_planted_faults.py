@@ -86,8 +86,9 @@ METHOD = NtkAware
 ''',
     ),
     (
-        "    def check(",
-        "    def attention(self, geometry, lengths):\n        return Biased()\n\n    def check(",
+        "    def rope_table(",
+        "    def attention(self, geometry, lengths):\n        return Biased()\n\n"
+        "    def rope_table(",
     ),
     (
         "from lce_core.evidence import",
