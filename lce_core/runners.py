@@ -30,7 +30,7 @@ from lce_core.data.packing import pack_rows
 from lce_core.data.shards import seconds_tokenised, write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import DataError, LceError, NonFiniteError, StoreError
-from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, WindowRanges, assist
+from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, assist
 from lce_core.evaluation.parameter_search import draw_samples, search_parameters
 from lce_core.evaluation.passes import counted, shape_of_passes
 from lce_core.evaluation.windows import LossCache
@@ -280,7 +280,8 @@ class Runner:
         held_out = HeldOutText.open(self._parent(step, "held_out"))
         model, batch_tokens = self._model(spec, step), self._micro_batch_tokens(step)
         seconds = min(LONG_SECONDS, self._execution.checkpoint_seconds)
-        cell = LongCell(self._store.parts(step), model, seconds=seconds)
+        parts = self._store.parts(step)
+        cell = LongCell(parts, model, batch_tokens=batch_tokens, seconds=seconds)
         request = CellRequest(
             model=model,
             tokenizer=base_model.tokenizer(self._model_folder(step, base_model, spec.weights)),
@@ -292,7 +293,6 @@ class Runner:
             data_folders=self._execution.data_folders,
             batch_tokens=batch_tokens,
             losses=self._losses,
-            ranges=WindowRanges(cell, batch_tokens=batch_tokens),
             cell=cell,
             prompt_folder=self._store.prompts,
             report=lambda done, total: self._report({"done": done, "total": total}),
