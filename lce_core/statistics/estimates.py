@@ -1,7 +1,6 @@
 """Estimates with 95 % intervals: seeded (cluster) bootstrap for means, Wilson for accuracies.
 
-The same values give the same interval in any order. Clusters (documents, articles, overlapping
-windows) are resampled as a whole, because their members are dependent.
+The same values give the same interval in any order.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ class Estimate:
     num_samples: int
 
 
-def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
+def finite(values: ArrayLike) -> NDArray[np.float64]:
     """Return the values as a float64 array (n,); assert that n > 0 and that all are finite."""
     data = np.asarray(values, dtype=np.float64)
-    assert data.ndim == 1, f"{where}: values of shape {data.shape}"
-    assert data.size, f"{where}: no value"
-    assert np.isfinite(data).all(), f"{where}: NaN or infinite values"
+    assert data.ndim == 1, f"values of shape {data.shape}"
+    assert data.size, "no value"
+    assert np.isfinite(data).all(), "NaN or infinite values"
     return data
 
 
 def cluster_numbers(
-    where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
+    clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Return the number of each value's cluster (n,), from 0 in order of first occurrence.
 
@@ -62,7 +61,7 @@ def cluster_numbers(
     """
     if clusters is None:
         return np.arange(values.size)
-    assert len(clusters) == values.size, f"{where}: {len(clusters)} for {values.size} values"
+    assert len(clusters) == values.size, f"{len(clusters)} clusters for {values.size} values"
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(one, len(numbers)) for one in clusters], dtype=np.int64)
 
@@ -77,7 +76,7 @@ def bootstrap_mean(
 
     By default the values (n,) have equal weights, which must be positive, and a cluster each.
     """
-    data = finite("bootstrap_mean", values)
+    data = finite(values)
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
     sums, totals = _cluster_totals(data * weight, weight, clusters)
     value = float(sums.sum() / totals.sum())
@@ -115,7 +114,7 @@ def _cluster_totals(
     if clusters is None:
         sums, totals = values, weights
     else:
-        index = cluster_numbers("clusters", clusters, values)
+        index = cluster_numbers(clusters, values)
         # Sort before adding: a floating-point sum depends on its order.
         order = np.lexsort((weights, values))
         members = index[order]

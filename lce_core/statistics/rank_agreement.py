@@ -46,32 +46,23 @@ class RankAgreement:
     larger, by the jackknife over families; None as for `high`."""
 
 
-@dataclass(frozen=True)
-class PerplexityAgreement:
-    """Rank correlations of low perplexity with good downstream scores, at one context length."""
-
-    all_methods: RankAgreement
-    exact_methods: RankAgreement
-    """Agreement over methods whose tokens attend to every earlier token. Approximate methods can
-    have low perplexity without reading the context."""
-
-
 def perplexity_agreement(
     perplexity: ArrayLike,
     downstream: ArrayLike,
     exact_attention: Sequence[bool],
     families: Sequence[Hashable] | None = None,
-) -> PerplexityAgreement:
-    """Compute the rank agreement of perplexity and a downstream score.
+) -> tuple[RankAgreement, RankAgreement]:
+    """Compute the rank agreement of low perplexity and high downstream scores at one length.
 
-    Arguments have an element for each method (n,): lower perplexities and higher downstream scores
-    are better. Source: LCEG (arXiv:2409.12181, Figure 4).
+    Arguments have an element for each method (n,). The first result is over all methods, the second
+    over those whose tokens attend to every earlier token: approximate methods can have low
+    perplexity without reading the context. Source: LCEG (arXiv:2409.12181, Figure 4).
     """
-    losses, scores = finite("perplexity", perplexity), finite("downstream", downstream)
+    losses, scores = finite(perplexity), finite(downstream)
     assert losses.size == scores.size == len(exact_attention), "one element for each method"
     exact = np.asarray(exact_attention, dtype=bool)
-    names = cluster_numbers("families", families, losses)
-    return PerplexityAgreement(
+    names = cluster_numbers(families, losses)
+    return (
         rank_agreement(-losses, scores, names),
         rank_agreement(-losses[exact], scores[exact], names[exact]),
     )
@@ -145,10 +136,7 @@ def _family_error(
     second: NDArray[np.float64],
     groups: NDArray[np.int64],
 ) -> float:
-    """Return the standard error of a correlation by a jackknife over families of unequal size.
-
-    A correlation that is undefined without a family counts as 0.
-    """
+    """Return a correlation's standard error; one that is undefined without a family counts as 0."""
     whole, squares = correlation(first, second), []
     for group, size in enumerate(np.bincount(groups)):
         kept = groups != group
@@ -162,10 +150,7 @@ def _family_error(
 def _estimated(
     value: float, half_step: float, variance: float, family_half: float
 ) -> RankCorrelation:
-    """Return a correlation with its interval from the variance of Fisher's z.
-
-    `half_step` is half the correlation's smallest change; `family_half` is for families, or 0.
-    """
+    """Return a correlation with its interval; `half_step` is half its smallest change."""
     inner = min(max(value, half_step - 1), 1 - half_step)
     half = NORMAL_QUANTILE * math.sqrt(variance)
     low, high = (math.tanh(math.atanh(inner) + shift) for shift in (-half, half))
