@@ -48,7 +48,6 @@ from lce_core.contracts.tiny_models import (
     with_another_value,
 )
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evidence import OfMethod
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Family, Method, check_schemes
 from lce_core.methods._training_positions import row_positions
@@ -77,11 +76,7 @@ def check_evidence(plugin: type[Method], example: Example) -> None:
     for base in fitting(method):
         tables = [layer.table for layer in layers(method, base.geometry, at(TARGET))]
         factors = {table.attention_factor for table in tables} - {1}
-        stated = [
-            one
-            for one in plugin.evidence
-            if isinstance(one.subject, OfMethod) and one.subject.quantity == "attention_factor"
-        ]
+        stated = [one for one in plugin.evidence if one.of == "attention_factor"]
         assert not factors or stated, f"EVIDENCE has no value for the attention_factor {factors}"
 
 
