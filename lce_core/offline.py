@@ -106,10 +106,6 @@ class Pack:
     def steps(self) -> list[Step]:
         return [step for unit in self.units for step in unit.steps]
 
-    @property
-    def ids(self) -> set[str]:
-        return {step.id for step in self.steps}
-
     def execution(self, home: Path, chosen: argparse.Namespace) -> Execution:
         def unpacked(names: Iterable[str], place: str) -> dict[str, Path]:
             return {name: self.folder / place / name for name in names}
@@ -259,7 +255,8 @@ def _computed(chosen: argparse.Namespace) -> int:
             parcels.write()
             _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}")
     parcels.write()
-    failed = {name: note for name, note in store.failures.all().items() if name in pack.ids}
+    ids = {step.id for step in pack.steps}
+    failed = {name: note for name, note in store.failures.all().items() if name in ids}
     _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}; results in {out}")
     for note in failed.values():
         reason, _, _ = note["message"].partition("\n")  # a MemoryError has no message
@@ -287,7 +284,7 @@ def _note_lost(
         "a process that computes until the end of its time",
         "check whether this machine ran out of memory, where the kernel kills processes (code -9)",
     )
-    _say(f"{lost}")
+    _say(str(lost))
     if not store.has_finished(step.fingerprint):
         store.failures.add(step, lost, execution.model_dump(mode="json"))
     if issubclass(kind_named(step.kind), TrainingSpec):
