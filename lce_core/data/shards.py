@@ -186,7 +186,13 @@ def _publish(
     for number, facts in enumerate(sealed):
         (out / segment_name(number)).mkdir()
         for name in (*facts["sha256"], FACTS):
-            _link(progress / segment_name(number) / name, out / segment_name(number) / name)
+            old, new = (root / segment_name(number) / name for root in (progress, out))
+            # The file stays at `old` too: a run that is killed before the step ends continues from
+            # it. Some file systems lack hard links.
+            try:
+                os.link(old, new)
+            except OSError:
+                shutil.copyfile(old, new)
         digests |= {f"{segment_name(number)}/{name}": sha for name, sha in facts["sha256"].items()}
     dtype = token_dtype(len(tokenizer))
     sizes = [
@@ -208,15 +214,6 @@ def _publish(
     }
     write_json(out / MANIFEST, manifest)
     return manifest
-
-
-def _link(old: Path, new: Path) -> None:
-    """Hard-link a file into the output folder, or copy it on file systems without hard links."""
-    # The file stays at `old` too: a run that is killed before the step ends continues from it.
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)
 
 
 def seal(

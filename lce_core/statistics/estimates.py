@@ -82,7 +82,13 @@ def bootstrap_mean(
     value = float(sums.sum() / totals.sum())
     if len(sums) == 1:
         return Estimate(value, None, None, data.size)
-    means = _resampled_means(sums, totals, np.random.default_rng(SEED))
+    rng, num_clusters = np.random.default_rng(SEED), len(sums)
+    block = max(1, _BLOCK_ELEMENTS // num_clusters)
+    means = np.empty(NUM_RESAMPLES)
+    for start in range(0, NUM_RESAMPLES, block):
+        size = (min(block, NUM_RESAMPLES - start), num_clusters)
+        drawn = rng.integers(num_clusters, size=size)
+        means[start : start + size[0]] = sums[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
     low, high = np.quantile(means, QUANTILES)
     # The percentile interval of a skewed sample may exclude its own mean.
     return Estimate(value, min(float(low), value), max(float(high), value), data.size)
@@ -122,18 +128,3 @@ def _cluster_totals(
         totals = np.asarray(np.bincount(members, weights=weights[order]), dtype=np.float64)
     ranked = np.lexsort((totals, sums))
     return sums[ranked], totals[ranked]
-
-
-def _resampled_means(
-    sums: NDArray[np.float64],
-    totals: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    num_clusters = len(sums)
-    block = max(1, _BLOCK_ELEMENTS // num_clusters)
-    means = np.empty(NUM_RESAMPLES)
-    for start in range(0, NUM_RESAMPLES, block):
-        size = (min(block, NUM_RESAMPLES - start), num_clusters)
-        drawn = rng.integers(num_clusters, size=size)
-        means[start : start + size[0]] = sums[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
-    return means

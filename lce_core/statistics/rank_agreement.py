@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ FEWEST_METHODS = 5
 undefined, and identical orders occur by chance in at least 1 of 12 studies."""
 FEWEST_FAMILIES = 4
 """Minimum number of method families for an interval and a test."""
+_TESTS = (stats.spearmanr, stats.kendalltau)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def rank_agreement(
         unknown = RankCorrelation(None, None, None)
         return RankAgreement(number, unknown, unknown, None)
     p_value = float(stats.kendalltau(first, second).pvalue)
-    rho, tau = _spearman(first, second), _kendall(first, second)
+    rho, tau = (_correlation(test, first, second) for test in _TESTS)
     groups = np.arange(number) if families is None else np.unique(families, return_inverse=True)[1]
     num_families = int(groups.max()) + 1
     if number < FEWEST_METHODS or num_families < FEWEST_FAMILIES:
@@ -102,7 +104,7 @@ def rank_agreement(
         return RankAgreement(number, of_ranks, of_pairs, None if few else p_value)
     errors = [0.0, 0.0]
     if num_families < number:
-        errors = [_family_error(one, first, second, groups) for one in (_spearman, _kendall)]
+        errors = [_family_error(test, first, second, groups) for test in _TESTS]
         if errors[1]:
             by_family = 2 * float(stats.t.sf(abs(tau) / errors[1], num_families - 1))
             p_value = max(p_value, by_family)
@@ -122,26 +124,24 @@ def rank_agreement(
     )
 
 
-def _spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    return round(float(stats.spearmanr(first, second).statistic), 12)  # equal orders give exactly 1
-
-
-def _kendall(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    return round(float(stats.kendalltau(first, second).statistic), 12)
+def _correlation(
+    test: Callable[..., Any], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> float:
+    return round(float(test(first, second).statistic), 12)  # equal orders give exactly 1
 
 
 def _family_error(
-    correlation: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
+    test: Callable[..., Any],
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     groups: NDArray[np.int64],
 ) -> float:
     """Return a correlation's standard error; one that is undefined without a family counts as 0."""
-    whole, squares = correlation(first, second), []
+    whole, squares = _correlation(test, first, second), []
     for group, size in enumerate(np.bincount(groups)):
         kept = groups != group
         varies = np.ptp(first[kept]) > 0 and np.ptp(second[kept]) > 0
-        without = correlation(first[kept], second[kept]) if varies else 0.0
+        without = _correlation(test, first[kept], second[kept]) if varies else 0.0
         share = groups.size / size
         squares.append((share - 1) * (whole - without) ** 2)
     return math.sqrt(float(np.mean(squares)))
