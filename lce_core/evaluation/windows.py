@@ -88,9 +88,6 @@ class TokenScores:
     def nbytes(self) -> int:
         return self.nll.nbytes + self.hits.nbytes
 
-    def row(self, index: int) -> TokenScores:
-        return TokenScores(self.nll[index], self.hits[index])
-
 
 class LossCache:
     """Token scores of one model's windows, up to a limit in bytes; drops the oldest text."""
@@ -121,5 +118,6 @@ class LossCache:
             dropped = self._passes.pop(next(iter(self._passes)))
             self._bytes -= sum(row.nbytes for row in dropped.values())
         if self._bytes + scores.nbytes <= self._limit:
-            rows.update((start, scores.row(index)) for index, start in enumerate(starts.tolist()))
+            for start, nll, hits in zip(starts.tolist(), scores.nll, scores.hits, strict=True):
+                rows[start] = TokenScores(nll, hits)
             self._bytes += scores.nbytes
