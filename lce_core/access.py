@@ -1,13 +1,10 @@
 """Control access to the servers that lce starts: one secret per LCE_HOME, a guard per server.
 
 Servers bind to loopback, which every user of the machine and every web page in a browser can reach.
-The guard therefore accepts a request only with the server's own secret, origin and host name.
 Browsers send a cookie of 127.0.0.1 to every port; because secrets differ, a cookie leaked from one
 server does not open another. A cookie contains a digest of the secret, so it does not authenticate
-to an application behind the guard that itself requires the secret.
-
-Clients request a proof before they send a secret, because another user may listen on the port of a
-server that has ended.
+to an application behind the guard that itself requires the secret. Clients request a proof before
+they send a secret, because another user may listen on the port of a server that has ended.
 """
 
 from __future__ import annotations
@@ -82,12 +79,7 @@ login();
 
 
 def server_secret(home: Path, server: str) -> str:
-    """Return the secret of one server: an HMAC of the server's name under the secret of LCE_HOME.
-
-    Raises:
-      ServiceError: if the file of LCE_HOME's secret belongs to another user or is readable by
-        others.
-    """
+    """Return the secret of one server: the HMAC of its name under the secret of LCE_HOME."""
     digest = hmac.new(_home_secret(home), server.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -107,7 +99,6 @@ def authorization(secret: str) -> str:
 
 
 def login_link(url: str, secret: str, page: str = "") -> str:
-    """Return the link that logs a browser in to a server."""
     query = f"?page={quote(page, safe='')}" if page else ""
     return f"{url.rstrip('/')}{LOGIN}{query}#{secret}"
 
@@ -132,12 +123,11 @@ class Guard:
         in_band_websockets: bool = False,
         open_paths: Collection[str] = (),
     ) -> None:
-        """Guard `app`.
+        """Guard `app`, an ASGI application.
 
         Args:
-          app: The ASGI application behind the guard.
-          secret: The secret that a request must contain as Basic password or Bearer token. The
-            login page exchanges it for a cookie.
+          secret: Basic password or Bearer token of a request; the login page exchanges it for a
+            cookie.
           port: Port on which the server listens; the host and origin of a request must name it.
           page_secret: A second secret, new for each start of the server, for pages that keep theirs
             in the browser: another user may listen on this port later and read it there. `app` gets
@@ -212,8 +202,6 @@ class Guard:
         return ""
 
     def _confining(self, send: Send) -> Send:
-        """Add the content security policy to HTML responses."""
-
         async def confined(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
@@ -226,7 +214,6 @@ class Guard:
         return confined
 
     def _with_secret(self, scope: Scope) -> Scope:
-        """Return the scope of a request with the page's secret replaced by the server's."""
         if not self.page_secret:
             return scope
         theirs, ours = (authorization(one).encode() for one in (self.page_secret, self.secret))

@@ -1,7 +1,4 @@
-"""Translate the settings `device` and `precision` into torch devices, dtypes and autocast contexts.
-
-Further functions return the number, memory and peak speed of this machine's GPUs.
-"""
+"""Translate the settings `device` and `precision` into torch's terms; describe this machine."""
 
 from __future__ import annotations
 

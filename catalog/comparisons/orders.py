@@ -121,16 +121,16 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             up = any(cell.higher_is_better for cell in of_benchmark)  # None for unfinished cells
             if len(methods) < FEWEST or not up:
                 continue
-            found = perplexity_agreement(
+            of_all, of_exact = perplexity_agreement(
                 [losses[one] for one in methods],
                 [scores[one] for one in methods],
                 [kind[one][0] for one in methods],
                 [kind[one][1] or one for one in methods],
             )
             where = fields_of(of_benchmark[0], *_PLACE)
-            yield {**where, "methods": "all", **_tested(found.all_methods)}
+            yield {**where, "methods": "all", **_tested(of_all)}
             if not all(kind[one][0] for one in methods):
-                yield {**where, "methods": "exact attention", **_tested(found.exact_methods)}
+                yield {**where, "methods": "exact attention", **_tested(of_exact)}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from lce_core.data.held_out import HeldOutText
-    from lce_core.evaluation.long_cell import LongCell, WindowRanges
+    from lce_core.evaluation.long_cell import LongCell
     from lce_core.extension.extended_model import ExtendedModel
 
 ProfileName = Literal["faithful", "clean", "fast", "tiny"]
@@ -149,11 +149,9 @@ class CellRequest:
     losses: LossCache = field(default_factory=LossCache)
     """Token losses of this model from earlier cells. Cells that score the same windows reuse
     them."""
-    ranges: WindowRanges | None = None
-    """Splits the windows of a long cell into ranges for several workers; None: all are scored
-    here."""
     cell: LongCell | None = None
-    """Keeps the answers of a long cell; None: an interrupted evaluation begins again."""
+    """Keeps the answers of a long cell, and splits its windows into ranges for several workers.
+    None: all are computed here, and an interrupted evaluation begins again."""
     prompt_folder: Path | None = None
     """Folder in which processes and later runs share built prompts; None caches them in memory."""
     report: Progress = no_progress

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.evidence import Evidence, OfFunction, computation
+from lce_core.evidence import Evidence
 from lce_core.registry import Plugin, Registry
 
 PAPER = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,9}/\S+|https://\S+|own")
@@ -92,15 +92,15 @@ def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
     """Check one reference value; return True if the plug-in's own code computed it."""
     assert evidence.origin, f"{evidence}: no origin"
     profile = cProfile.Profile()
-    answer = profile.runcall(computation(plugin, evidence))
+    answer = profile.runcall(evidence.prepare(plugin))
     codes = [entry.code for entry in profile.getstats()]
     files = {code.co_filename for code in codes if isinstance(code, CodeType)}
     assert _agree(answer, evidence.expected, evidence.tolerance), (
         f"EVIDENCE: got {answer!r}; expected {evidence.expected!r} ({evidence.origin})"
     )
     own = bool(files & own_files(plugin))
-    assert own or not isinstance(evidence.subject, OfFunction), (
-        f"EVIDENCE: {evidence.subject.function.__qualname__}() runs no code of the plug-in"
+    assert own or not callable(evidence.of), (
+        f"EVIDENCE: {evidence.of.__qualname__}() runs no code of the plug-in"
     )
     return own
 

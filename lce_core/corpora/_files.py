@@ -171,20 +171,16 @@ def files_below(root: Path) -> tuple[list[str], list[str]]:
             raise unreadable(folder, error.strerror) from error
         if not waiting and links:
             links.sort(reverse=True)
-            waiting.append(_no_loop(root, links.pop()))
+            waiting.append(links.pop())
+            place = root / waiting[0]
+            if place.parent.resolve().is_relative_to(place.resolve()):
+                raise DataError(
+                    place,
+                    "a link to a folder that contains the link",
+                    "links to other folders",
+                    "remove the link",
+                )
     return sorted(files), sorted(left_out)
-
-
-def _no_loop(root: Path, link: str) -> str:
-    place = root / link
-    if place.parent.resolve().is_relative_to(place.resolve()):
-        raise DataError(
-            place,
-            "a link to a folder that contains the link",
-            "links to other folders",
-            "remove the link",
-        )
-    return link
 
 
 def require_utf8_names(root: Path, names: list[str]) -> None:

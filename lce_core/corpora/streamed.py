@@ -25,7 +25,7 @@ from lce_core.corpora._files import ListedDomains, files_below, require_utf8_nam
 from lce_core.corpora._rows import ROW_FORMATS, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
-from lce_core.hub import is_address, listed, rows_address, split_files
+from lce_core.hub import is_address, remote_files
 from lce_core.registry import Source
 from lce_core.store.file_facts import sha256_of
 
@@ -84,11 +84,11 @@ class Streamed(ListedDomains, StreamedCorpus):
             rows = start.row if number == start.file else 0
             pending: list[Document] = []
             characters = 0
-            for document in self._documents(beginning + name, name, rows):
+            for _, domain, text in self._read(beginning + name, self.domain_field, None, rows):
                 if seen == self.num_documents:
                     break
-                pending.append(document)
-                rows, seen, characters = rows + 1, seen + 1, characters + len(document.text)
+                rows, seen, characters = rows + 1, seen + 1, characters + len(text)
+                pending.append(Document(f"{name}:{rows}", domain, text))
                 if characters >= BLOCK_CHARACTERS or len(pending) >= BLOCK_ROWS:
                     yield Block(tuple(pending), Place(number, rows, seen))
                     pending, characters = [], 0
@@ -97,13 +97,10 @@ class Streamed(ListedDomains, StreamedCorpus):
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
         """Return the folder or hub URL, with a slash at the end, and the files to read."""
-        if address := rows_address(place):
-            beginning, names = split_files(address)
-        elif is_address(place):
-            beginning, names = listed(place)
+        if is_address(place):
+            beginning, names = remote_files(place)
         else:
-            beginning = f"{place}/"
-            names = files_below(place)[0]
+            beginning, names = f"{place}/", files_below(place)[0]
         chosen = [n for n in names if any(fnmatchcase(n, pattern) for pattern in self.files)]
         if not chosen:
             raise DataError(
@@ -123,11 +120,6 @@ class Streamed(ListedDomains, StreamedCorpus):
                 )
         require_utf8_names(place, chosen)
         return beginning, sorted(chosen)
-
-    def _documents(self, file: str, name: str, skipped: int) -> Iterator[Document]:
-        found = self._read(file, self.domain_field, None, skipped)
-        for row, (_, domain, text) in enumerate(found, start=skipped + 1):
-            yield Document(f"{name}:{row}", domain, text)
 
 
 CORPUS = Streamed

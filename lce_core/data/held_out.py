@@ -19,11 +19,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
-from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.token_shards import listings, token_pool
-from lce_core.data.tokenised import separator_of, token_dtype
+from lce_core.data.shards import listings, token_pool
+from lce_core.data.tokenised import (
+    MANIFEST,
+    file_digests,
+    read_manifest,
+    separator_of,
+    token_dtype,
+)
 from lce_core.errors import DataError
 from lce_core.progress import Report
+from lce_core.store.records import write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -50,18 +56,13 @@ class HeldOutText:
 
     def stream(self, domain: str) -> NDArray[np.uint32]:
         """Return the tokens of all documents of a domain, concatenated (tokens,)."""
-        tokens = np.fromfile(self._folder / _stream_file(self._number(domain)), dtype=self._dtype)
-        return tokens.astype(np.uint32)
+        file = self._folder / _stream_file(self.domains.index(domain))
+        return np.fromfile(file, dtype=self._dtype).astype(np.uint32)
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:
         """Return the index of each document's first token in the domain's stream (documents,)."""
-        self._number(domain)
         table = pq.read_table(self._folder / "order.parquet", filters=[("domain", "=", domain)])
         return np.asarray(table["start"].to_numpy(), dtype=np.int64)
-
-    def _number(self, domain: str) -> int:
-        assert domain in self.domains, f"no domain {domain!r} in {self.domains}"
-        return self.domains.index(domain)
 
 
 def pack_held_out(
@@ -82,10 +83,9 @@ def pack_held_out(
 
     Documents are ordered by a hash of their names, so that the start of a stream is a fair sample
     of the split. Each document is cut after `document_tokens` tokens, if given, and the last one at
-    the limit of the domain. With `shards`, tokens come from token shards and no text is read (see
-    `token_pool`). With `after_tokens`, the documents of the stream with this limit are left out, so
-    that the two streams have no document in common. `needed` names the domains that must have text;
-    by default all.
+    the limit of the domain. With `after_tokens`, the documents of the stream with this limit are
+    left out, so that the two streams have no document in common. `needed` names the domains that
+    must have text; by default all.
     """
     beyond, remedy = "", _MORE_TEXT
     if after_tokens is not None:
@@ -143,7 +143,7 @@ def pack_held_out(
         "domains": domains,
         "sha256": files | file_digests(out, *listings(out)),
     }
-    write_manifest(out, manifest)
+    write_json(out / MANIFEST, manifest)
     return manifest
 
 

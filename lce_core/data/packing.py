@@ -1,10 +1,8 @@
 """Pack tokens for training: rows of one length in memory-mapped files.
 
-`lce_core.data.sampling` draws the documents. Each starts with the token that `separator_of`
-returns, if any. As in LCEG's training, the documents are joined, and the result is cut into rows;
-or whole documents are placed from the longest to the shortest, each in the row that it leaves the
-least space in, and rows are padded. The number of rows is given: a document that fits into none of
-them is left out. Rows are memory-mapped, so memory does not grow with the data.
+As in LCEG's training, the drawn documents are joined, and the result is cut into rows; or whole
+documents are placed from the longest to the shortest, each in the row that it leaves the least
+space in, and rows are padded. A document that fits into none of the rows is left out.
 
 A folder of rows contains rows.bin, weights.bin (if tokens differ in loss weight), order.parquet
 with the start of each document, documents.parquet with their names (missing if the corpus has token
@@ -16,7 +14,6 @@ fit: Ding et al. 2024, arXiv:2404.10830, section 3; OLMo 3 (arXiv:2512.13961) pa
 
 from __future__ import annotations
 
-import hashlib
 import time
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
@@ -33,14 +30,22 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
-from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.sampling import Draw, draw_documents
-from lce_core.data.token_shards import listings, token_pool
-from lce_core.data.tokenised import TokenArray, TokenPool, separator_of, token_dtype
+from lce_core.data.shards import listings, token_pool
+from lce_core.data.tokenised import (
+    MANIFEST,
+    TokenArray,
+    TokenPool,
+    file_digests,
+    read_manifest,
+    separator_of,
+    token_dtype,
+)
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
 from lce_core.progress import Report
 from lce_core.recipe import Packing, Upsampling
+from lce_core.store.records import write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -130,11 +135,8 @@ def pack_rows(
 ) -> dict[str, Any]:
     """Draw documents of the training split and pack them into `num_rows` rows in `out`.
 
+    The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`.
     Best-fit packing leaves out as many of the drawn tokens as it pads.
-
-    The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`. A
-    corpus with too little text is used several times. `shards` is the folder of its token shards;
-    None tokenises the text.
     """
     if row_length < 2 or num_rows < 1:
         raise SpecError(
@@ -167,7 +169,10 @@ def pack_rows(
             is_weighted = True
         else:
             order["start"] = np.cumsum(draw.tokens) - draw.tokens
-            rows = _prepared(_cut(pool, draw, row_length), base_model, seed)
+            rows = (
+                base_model.prepare_rows(block, np.random.default_rng([seed, _PREPARATION, number]))
+                for number, block in enumerate(_cut(pool, draw, row_length))
+            )
             is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
         pq.write_table(pa.table(order), out / "order.parquet")
         names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
@@ -187,7 +192,7 @@ def pack_rows(
     }
     if pool.num_copies:
         manifest["left_out_copies"] = pool.num_copies
-    write_manifest(out, manifest)
+    write_json(out / MANIFEST, manifest)
     return manifest
 
 
@@ -208,14 +213,6 @@ def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.ui
                 block, filled = np.empty(min(block_tokens, left), dtype=np.uint32), 0
 
 
-def _prepared(
-    blocks: Iterator[NDArray[np.uint32]], base_model: LanguageModel, seed: int
-) -> Iterator[Block]:
-    for number, block in enumerate(blocks):
-        rng = np.random.default_rng([seed, _PREPARATION, number])
-        yield base_model.prepare_rows(block, rng)
-
-
 def _filled(
     pool: TokenPool,
     draw: Draw,
@@ -225,7 +222,7 @@ def _filled(
     shape: tuple[int, int],
     padding: int,
 ) -> Iterator[Block]:
-    """Yield rows of pieces, each of which the model prepares like a row of its own."""
+    # The model prepares each piece like a row of its own.
     num_rows, row_length = shape
     together = max(1, BLOCK_TOKENS // row_length)
     for first in range(0, num_rows, together):
@@ -331,21 +328,18 @@ def _write_rows(
     report: Report,
 ) -> dict[str, str]:
     """Write rows.bin and, if `names` has it, weights.bin; return their sha256."""
-    digests = {name: hashlib.sha256() for name in names}
     done, began = 0, time.monotonic()
     with ExitStack() as stack:
         # No memory map: on a full disk a write raises an error, and a memory map kills the process.
         files = {name: stack.enter_context((out / name).open("wb")) for name in names}
         for rows, weights in blocks:
             for name, array in zip(names, (rows.astype(dtype), weights), strict=False):
-                data = array.tobytes()
-                digests[name].update(data)
-                files[name].write(data)
+                files[name].write(array.tobytes())
             done += len(rows)
             speed = round(done * rows.shape[1] / max(time.monotonic() - began, 1e-9))
             event = {"stage": "packing", "done": done, "total": num_rows}
             report({**event, "tokens_per_second": speed})
-    return {name: digest.hexdigest() for name, digest in digests.items()}
+    return file_digests(out, *names)
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:

@@ -1,12 +1,10 @@
 """Per-source length upsampling: choose and order the documents of a training set.
 
 Within each domain, long documents are always kept and short ones with a small probability, until
-the domain has its share of the token budget. Long text is therefore up-weighted, while the fraction
-of tokens from each domain stays that of the corpus. The last document of each domain is cut where
-the domain's share ends, so that the fractions are right for a small budget, too. Domains are
-interleaved evenly, so the first part of the order has the same fractions, as nearly as whole
-documents allow. The draw needs only the domain and length of each document, and a seed. A domain
-that is too small is drawn again, in a new order.
+the domain has its share of the token budget. The last document of each domain is cut where the
+domain's share ends. Domains are interleaved evenly, so the first part of the order has the same
+fractions, as nearly as whole documents allow. A domain that is too small is drawn again, in a new
+order.
 
 A study can set the shares of the domains, and the share of long documents within each domain. Long
 and short documents are then drawn like two domains. OLMo 3 extended its context with 34 % of long
@@ -71,29 +69,27 @@ def draw_documents(
     available = [int(lengths[there].sum()) for there in in_domain]
     is_long = lengths >= upsampling.long_document_tokens
     keep_rate = upsampling.short_keep_rate if upsampling.long_share is None else 1.0
-    chosen, taken, passes, order_keys = [], [], [], []
-    for part in _parts(in_domain, is_long, names, available, budget, upsampling):
-        members = np.flatnonzero(part.there & (lengths > 0))
-        wanted, rng = part.tokens, np.random.default_rng([seed, *part.number])
+    drawn_parts = []
+    parts = _parts(in_domain, is_long, names, available, budget, upsampling)
+    for name, there, wanted, number in parts:
+        members = np.flatnonzero(there & (lengths > 0))
+        rng = np.random.default_rng([seed, *number])
         if wanted and not members.size:
             raise DataError(
                 "corpus",
-                f"no {part.name} in the training split",
+                f"no {name} in the training split",
                 f"text for {wanted:,} tokens of them",
                 "change `long_share`, `long_document_tokens` or `domain_shares` in `upsampling`",
             )
         picked, picked_pass = _fill(members, lengths, wanted, is_long, keep_rate, rng)
         ends = np.minimum(np.cumsum(lengths[picked], dtype=np.int64), wanted)
         tokens = np.diff(ends, prepend=0)
-        chosen.append(picked)
-        taken.append(tokens)
-        passes.append(picked_pass)
         # The position of a document's middle within its domain, from 0 to 1.
-        order_keys.append((ends - tokens / 2) / max(wanted, 1))
-    order = np.argsort(np.concatenate(order_keys), kind="stable")
-    documents, tokens, drawn_in = (
-        np.concatenate(of_parts)[order] for of_parts in (chosen, taken, passes)
-    )
+        middles = (ends - tokens / 2) / max(wanted, 1)
+        drawn_parts.append((middles, picked, tokens, picked_pass))
+    keys, *columns = map(np.concatenate, zip(*drawn_parts, strict=True))
+    order = np.argsort(keys, kind="stable")
+    documents, tokens, drawn_in = (column[order] for column in columns)
     statistics = []
     for domain, name in enumerate(names):
         there, drawn = in_domain[domain], domains[documents] == domain
@@ -115,18 +111,6 @@ def draw_documents(
     return Draw(documents, tokens, drawn_in, statistics)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Documents that give a fixed number of tokens: a domain, or its long or short documents."""
-
-    name: str
-    there: NDArray[np.bool_]
-    """True for the documents of this part (documents,)."""
-    tokens: int
-    number: tuple[int, ...]
-    """Part of the seed of its draw."""
-
-
 def _parts(
     in_domain: list[NDArray[np.bool_]],
     is_long: NDArray[np.bool_],
@@ -134,18 +118,23 @@ def _parts(
     available: list[int],
     budget: int,
     upsampling: Upsampling,
-) -> Iterator[_Part]:
+) -> Iterator[tuple[str, NDArray[np.bool_], int, tuple[int, ...]]]:
+    """Yield each domain, or its long and its short documents, as a part of the draw.
+
+    A part has a name, a mask of its documents (documents,), its number of tokens, and its numbers
+    in the seed.
+    """
     weights = available
     if (given := upsampling.domain_shares) is not None:
         weights = _whole([given.get(name, 0.0) for name in names])
     for domain, tokens in enumerate(_shares(weights, budget)):
         name, there = f"documents of {names[domain]}", in_domain[domain]
         if upsampling.long_share is None:
-            yield _Part(name, there, tokens, (domain,))
+            yield name, there, tokens, (domain,)
             continue
         halves = _shares(_whole([upsampling.long_share, 1 - upsampling.long_share]), tokens)
-        yield _Part(f"long {name}", there & is_long, halves[0], (domain, 1))
-        yield _Part(f"short {name}", there & ~is_long, halves[1], (domain, 2))
+        yield f"long {name}", there & is_long, halves[0], (domain, 1)
+        yield f"short {name}", there & ~is_long, halves[1], (domain, 2)
 
 
 def _whole(shares: list[float]) -> list[int]:

@@ -35,8 +35,7 @@ class Sequences:
     def mean_length(self) -> float:
         """Mean length of the sequence that a token belongs to; 0 if there are no sequences.
 
-        A token's attention cost is proportional to the length of its sequence. The same number of
-        tokens in sequences of this one length would therefore cost as much.
+        The same number of tokens in sequences of this one length has the same attention cost.
         """
         tokens = self.num_tokens
         squares = sum(length * length * count for length, count in self.counts.items())

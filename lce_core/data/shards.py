@@ -1,31 +1,32 @@
-"""Write a corpus as token shards, from which training rows and held-out text are cut.
+"""Token shards of a corpus, from which training rows and held-out text are cut.
 
-Text is read in the source's order, tokenised by several threads, and written in the source's order,
-so that the files do not depend on the number of threads. Only one segment and a few blocks of text
-are in memory.
+Several threads tokenise, and the source's order decides the files, so that these do not depend on
+the number of threads. Only one segment and a few blocks of text are in memory.
 
 A segment is the unit that is written and checked as a whole; a killed run continues after the last
-complete one. It is a folder with one file of ids for each domain that occurs in it (uint16 or
-uint32), the list of its documents, and the position in the source at which the next segment starts.
-The output folder has a folder for each segment and a manifest. If domains 0 and 2 occur in the
-first segment:
+complete one. It has one file of ids for each domain that occurs in it, the list of its documents,
+and the position in the source at which the next one starts. If domains 0 and 2 occur in the first:
 
     00000/0.bin  00000/2.bin  00000/documents.parquet  00000/segment.json  00001/...  manifest.json
+
+Readers have lengths and domains in memory (about 50 bytes per document); tokens are memory maps. A
+document of the training split whose text equals that of a held-out document has length 0, as if it
+belonged to the other split.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import os
 import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lce_core.corpora import Block, Place, StreamedCorpus
-from lce_core.data.manifest import write_manifest
+from lce_core.corpora import Block, Corpus, Document, Place, Split, StreamedCorpus
 from lce_core.data.tokenised import (
-    checked,
-    domain_indices,
+    MANIFEST,
+    TokenArray,
+    TokenPool,
     encoded,
+    file_digests,
     hash_key,
+    read_manifest,
     separator_of,
     token_dtype,
+    tokenise,
 )
 from lce_core.errors import DataError, StoreError
 from lce_core.progress import Report
@@ -52,7 +56,7 @@ from lce_core.store.records import sync, write_json
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-INDEX = "documents.parquet"
+LISTING = "documents.parquet"
 FACTS = "segment.json"
 _SECONDS = "seconds.json"
 """File of a segment that stays in `progress`: the output does not depend on time."""
@@ -64,20 +68,15 @@ work for one core. An interrupted run repeats the work of at most one segment.""
 
 @dataclass(frozen=True, eq=False)
 class TokenBlock:
-    """Tokens of consecutive documents: a tokenised `lce_core.corpora.Block`."""
+    """A tokenised `lce_core.corpora.Block`: all ids (tokens,), and arrays (documents,)."""
 
     ids: NDArray[Any]
-    """Ids of all documents, concatenated (tokens,)."""
     lengths: NDArray[np.int64]
-    """Tokens of each document (documents,)."""
     domains: NDArray[np.int64]
-    """Index of each document's domain (documents,)."""
     held_out: NDArray[np.bool_]
     names: list[str]
     text_keys: NDArray[np.uint64]
-    """`hash_key` of each document's text (documents,)."""
     end: Place
-    """Position in the source at which the next block starts."""
 
 
 def write_shards(
@@ -139,11 +138,8 @@ def _tokenised(
     blocks: Iterator[Block],
     workers: int,
 ) -> Iterator[TokenBlock]:
-    """Tokenise blocks in `workers` threads; yield them in input order.
-
-    Threads suffice, because the Rust tokenizers release the GIL while they encode. Each thread has
-    its own tokenizer, because encoding changes options of the tokenizer.
-    """
+    # Threads suffice, because the Rust tokenizers release the GIL while they encode. Each thread
+    # has its own tokenizer, because encoding changes options of the tokenizer.
     own = threading.local()
 
     def begin() -> None:
@@ -165,12 +161,12 @@ def _tokenised(
 def _encode(
     corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, vocabulary: int, block: Block
 ) -> TokenBlock:
-    found = encoded(tokenizer, block.documents)
+    ids, lengths, domains = encoded(tokenizer, block.documents, corpus.domains(), vocabulary)
     names = [document.name for document in block.documents]
     return TokenBlock(
-        checked(found, block.documents, vocabulary).astype(token_dtype(len(tokenizer))),
-        np.array([len(ids) for ids in found], dtype=np.int64),
-        domain_indices(block.documents, corpus.domains()),
+        ids.astype(token_dtype(len(tokenizer))),
+        lengths,
+        domains,
         np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
         names,
         np.array([hash_key(document.text) for document in block.documents], dtype=np.uint64),
@@ -190,7 +186,13 @@ def _publish(
     for number, facts in enumerate(sealed):
         (out / segment_name(number)).mkdir()
         for name in (*facts["sha256"], FACTS):
-            _link(progress / segment_name(number) / name, out / segment_name(number) / name)
+            old, new = (root / segment_name(number) / name for root in (progress, out))
+            # The file stays at `old` too: a run that is killed before the step ends continues from
+            # it. Some file systems lack hard links.
+            try:
+                os.link(old, new)
+            except OSError:
+                shutil.copyfile(old, new)
         digests |= {f"{segment_name(number)}/{name}": sha for name, sha in facts["sha256"].items()}
     dtype = token_dtype(len(tokenizer))
     sizes = [
@@ -210,17 +212,8 @@ def _publish(
         "segments": [{k: facts[k] for k in ("documents", "tokens", "bytes")} for facts in sealed],
         "sha256": digests,
     }
-    write_manifest(out, manifest)
+    write_json(out / MANIFEST, manifest)
     return manifest
-
-
-def _link(old: Path, new: Path) -> None:
-    """Hard-link a file into the output folder, or copy it on file systems without hard links."""
-    # The file stays at `old` too: a run that is killed before the step ends continues from it.
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)
 
 
 def seal(
@@ -235,15 +228,12 @@ def seal(
         for name in ("lengths", "domains", "held_out", "text_keys")
     )
     names = [name for block in blocks for name in block.names]
-    digests, sizes = {}, {}
+    sizes = {}
     for domain in np.unique(of_domains[lengths > 0]).tolist():
-        file, digest = aside / f"{domain}.bin", hashlib.sha256()
-        with file.open("wb") as out:
+        with (aside / f"{domain}.bin").open("wb") as out:
             for block in blocks:
-                part = block.ids[np.repeat(block.domains == domain, block.lengths)].tobytes()
-                digest.update(part)
-                out.write(part)
-        digests[file.name], sizes[str(domain)] = digest.hexdigest(), file.stat().st_size
+                out.write(block.ids[np.repeat(block.domains == domain, block.lengths)].tobytes())
+            sizes[str(domain)] = out.tell()
     columns = {
         "name": pa.array(names, pa.string()),
         "domain": pa.DictionaryArray.from_arrays(pa.array(of_domains, pa.int16()), list(domains)),
@@ -252,14 +242,13 @@ def seal(
         "key": pa.array([hash_key(name) for name in names], pa.uint64()),
         "text": pa.array(text_keys),
     }
-    pq.write_table(pa.table(columns), aside / INDEX)
-    digests[INDEX] = hashlib.sha256((aside / INDEX).read_bytes()).hexdigest()
+    pq.write_table(pa.table(columns), aside / LISTING)
     facts = {
         "end": asdict(blocks[-1].end),
         "documents": len(names),
         "tokens": int(lengths.sum()),
         "bytes": sizes,
-        "sha256": digests,
+        "sha256": file_digests(aside, *(f"{domain}.bin" for domain in sizes), LISTING),
     }
     for file in aside.iterdir():
         sync(file)
@@ -279,11 +268,7 @@ def seconds_tokenised(progress: Path) -> float:
 
 
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-    """Return the content of segment.json for each complete segment of an interrupted run.
-
-    The first damaged segment and all later ones are deleted, because the run continues where the
-    last remaining segment ends.
-    """
+    """Return segment.json of each complete segment; delete the first damaged and all later ones."""
     found: list[dict[str, Any]] = []
     while (folder := progress / segment_name(len(found))).is_dir():
         try:
@@ -321,3 +306,119 @@ def damaged(file: Path, got: str) -> StoreError:
 
 def segment_name(number: int) -> str:
     return f"{number:05d}"
+
+
+def open_shards(folder: Path, split: Split) -> TokenPool:
+    """Open one split of the output of `write_shards`; documents of the other one have length 0."""
+    manifest = read_manifest(folder)
+    dtype = np.dtype(manifest["dtype"])
+    names = [entry["domain"] for entry in manifest["domains"]]
+    parts = []
+    for number, segment in enumerate(manifest["segments"]):
+        found = _index(folder / segment_name(number), segment, names, dtype)
+        _, domains, lengths, _, _ = found
+        numbers = np.full(lengths.size, number, dtype=np.int32)
+        parts.append((*found, numbers, _starts(domains, lengths)))
+    held_out, domains, lengths, keys, texts, segments, starts = map(
+        np.concatenate, zip(*parts, strict=True)
+    )
+    copies = ~held_out & np.isin(texts, texts[held_out & (lengths > 0)]) & (lengths > 0)
+    lengths = np.where(held_out if split == "held_out" else ~(held_out | copies), lengths, 0)
+
+    def document(index: int) -> TokenArray:
+        length = int(lengths[index])
+        if not length:
+            return np.zeros(0, dtype=dtype)
+        # With one map of the whole shard, every page that was ever read would count as memory of
+        # this process.
+        shard = folder / segment_name(int(segments[index])) / f"{domains[index]}.bin"
+        offset = int(starts[index]) * dtype.itemsize
+        return np.memmap(shard, dtype=dtype, mode="r", offset=offset, shape=(length,))
+
+    num_copies = int(copies.sum()) if split == "train" else 0
+    return TokenPool(domains, lengths, keys, document, num_copies)
+
+
+def _index(
+    folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], ...]:
+    # Five arrays (documents,): held out or not, the domain's index, the number of tokens, and
+    # `hash_key` of the name and of the text.
+    check_sizes(folder, facts, dtype)
+    try:
+        with pq.ParquetFile(folder / LISTING) as index:
+            table = index.read([name for name in index.schema_arrow.names if name != "name"])
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(folder / LISTING, f"no readable index ({type(error).__name__})") from error
+    domain = table["domain"].unify_dictionaries().combine_chunks()
+    listed = np.array([names.index(name) for name in domain.dictionary.to_pylist()], dtype=np.int64)
+    domains = listed[domain.indices.to_numpy()]
+    lengths = table["tokens"].to_numpy()
+    if int(lengths.sum()) != facts["tokens"]:
+        got = f"documents with {int(lengths.sum())} tokens instead of {facts['tokens']}"
+        raise damaged(folder / LISTING, got)
+    keys = table["key"].to_numpy()
+    return table["held_out"].to_numpy(), domains, lengths, keys, table["text"].to_numpy()
+
+
+def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts = np.zeros(lengths.size, dtype=np.int64)
+    for domain in np.unique(domains):
+        members = np.flatnonzero(domains == domain)
+        starts[members] = np.cumsum(lengths[members]) - lengths[members]
+    return starts
+
+
+@contextmanager
+def token_pool(
+    corpus: Corpus,
+    split: Split,
+    tokenizer: PreTrainedTokenizerBase,
+    vocabulary: int,
+    folders: Mapping[str, Path],
+    shards: Path | None,
+    out: Path,
+    report: Report,
+) -> Iterator[TokenPool]:
+    """Yield the documents of a split as token ids, which the `with` block may read.
+
+    `shards` is the output of `write_shards`; None tokenises the split into a temporary file in
+    `out` and lists its documents there.
+    """
+    if shards is not None:
+        yield open_shards(shards, split)
+        return
+    scratch, copies = out / "tokens.scratch", list[str]()
+    documents = corpus.documents(split, folders)
+    if split == "train" and corpus.leaves_out_copies:
+        documents = _emptied(documents, corpus.documents("held_out", folders), copies)
+    try:
+        pool = tokenise(
+            documents,
+            corpus.domains(),
+            tokenizer,
+            vocabulary=vocabulary,
+            tokens_file=scratch,
+            index_file=out / LISTING,
+            report=report,
+        )
+        yield replace(pool, num_copies=len(copies))
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _emptied(
+    training: Iterable[Document], held_out: Iterable[Document], copies: list[str]
+) -> Iterator[Document]:
+    """Yield the training documents; empty those whose text a held-out one has, and name them."""
+    texts = {hash_key(document.text) for document in held_out if document.text}
+    for document in training:
+        if hash_key(document.text) in texts:
+            copies.append(document.name)
+            document = replace(document, text="")
+        yield document
+
+
+def listings(out: Path) -> tuple[str, ...]:
+    """Return the names of the Parquet files in `out` that list documents."""
+    return (*((LISTING,) if (out / LISTING).is_file() else ()), "order.parquet")

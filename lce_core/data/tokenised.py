@@ -1,18 +1,16 @@
 """Tokenise documents into a file on disk, with an index of the documents in memory.
 
-Documents are read once, tokenised in batches, and appended to one file. The index has the domain,
-position and length of each document (about 30 bytes per document). Drawing and packing therefore
-never read text again, and memory grows only with the number of documents. If a text contains the
-name of a special token, such as "</s>", the name is tokenised as plain characters.
+The index takes about 30 bytes per document, so memory grows only with the number of documents. If a
+text contains the name of a special token, such as "</s>", the name is tokenised as plain
+characters.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +21,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Document
-from lce_core.errors import DataError, SpecError
+from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.progress import Report
+from lce_core.store.identity import sha256_file
+from lce_core.store.odd_files import read_mapping
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+MANIFEST = "manifest.json"
+"""File that describes the contents of a folder of tokens, with their sha256."""
 BATCH_CHARACTERS = 500_000
 BATCH_DOCUMENTS = 1024
 """A batch ends at `BATCH_CHARACTERS` characters or at this many documents. Both limit memory: the
@@ -40,7 +42,7 @@ _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens
 
 
 @dataclass(frozen=True, eq=False)
-class TokenPool(ABC):
+class TokenPool:
     """Documents of a split as token ids. Only lengths, domains and keys are in memory."""
 
     domains: NDArray[np.int64]
@@ -50,27 +52,27 @@ class TokenPool(ABC):
     the document belongs to another split."""
     keys: NDArray[np.uint64]
     """`hash_key` of each document's name (documents,); sorting by it shuffles the documents."""
-    num_copies: int = field(default=0, kw_only=True)
+    document: Callable[[int], TokenArray]
+    """Returns the token ids of one document; the separator, if any, is the first."""
+    num_copies: int = 0
     """Number of documents of the training split that are left out, with length 0, because a
     held-out document has the same text."""
 
-    @abstractmethod
-    def document(self, index: int) -> TokenArray:
-        """Return the token ids of one document; the separator, if any, is the first."""
+
+def file_digests(folder: Path, *names: str) -> dict[str, str]:
+    return {name: sha256_file(folder / name) for name in names}
 
 
-@dataclass(frozen=True, eq=False)
-class TokenisedDocuments(TokenPool):
-    """Tokens of many documents in one memory-mapped file."""
-
-    tokens: TokenArray
-    """Tokens of all documents, concatenated."""
-    starts: NDArray[np.int64]
-    """Index of each document's first token in `tokens` (documents,)."""
-
-    def document(self, index: int) -> TokenArray:
-        start = self.starts[index]
-        return self.tokens[start : start + self.lengths[index]]
+def read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        return read_mapping(folder / MANIFEST)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            folder / MANIFEST,
+            f"an unreadable file ({error})",
+            "a JSON object that describes the files of its folder",
+            "delete the folder and run the study again, which packs the data again",
+        ) from error
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
@@ -93,23 +95,18 @@ def tokenise(
     tokens_file: Path,
     index_file: Path,
     report: Report,
-) -> TokenisedDocuments:
-    """Tokenise documents into `tokens_file` and list them in `index_file` (Parquet).
-
-    Each document starts with the token that `separator_of` returns, if any. An id that is not below
-    `vocabulary` is an error. `report` is called after each batch.
-    """
+) -> TokenPool:
+    """Tokenise documents into `tokens_file` and list them in `index_file` (Parquet)."""
     dtype = token_dtype(vocabulary)
     # The first batch is empty, because a split may have no documents.
     columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64))]
     done, total, began = 0, 0, time.monotonic()
     with tokens_file.open("wb") as out, pq.ParquetWriter(index_file, _DOCUMENTS) as index:
         for batch in _batches(documents):
-            ids = encoded(tokenizer, batch)
-            lengths = np.array([len(found) for found in ids], dtype=np.int64)
-            out.write(checked(ids, batch, vocabulary).astype(dtype).tobytes())
+            ids, lengths, indices = encoded(tokenizer, batch, domains, vocabulary)
+            out.write(ids.astype(dtype).tobytes())
             keys = np.array([hash_key(document.name) for document in batch], dtype=np.uint64)
-            columns.append((domain_indices(batch, domains), lengths, keys))
+            columns.append((indices, lengths, keys))
             listing = [[d.name for d in batch], [d.domain for d in batch], lengths]
             arrays = [pa.array(column) for column in listing]
             index.write_table(pa.Table.from_arrays(arrays, schema=_DOCUMENTS))
@@ -121,7 +118,8 @@ def tokenise(
     tokens: TokenArray = (
         np.memmap(tokens_file, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)
     )
-    return TokenisedDocuments(found, lengths, keys, tokens, np.cumsum(lengths) - lengths)
+    starts = np.cumsum(lengths) - lengths
+    return TokenPool(found, lengths, keys, lambda index: tokens[starts[index] :][: lengths[index]])
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -138,7 +136,6 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """Return the ids of each text. Names of special tokens in a text count as plain characters."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         found = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -166,33 +163,30 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
     return end if begin is None else begin
 
 
-def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Return the ids of each document, preceded by its separator's id; [] for an empty text."""
-    ids = token_ids(tokenizer, [document.text for document in batch])
+def encoded(
+    tokenizer: PreTrainedTokenizerBase,
+    batch: Sequence[Document],
+    domains: tuple[str, ...],
+    vocabulary: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ids of all documents (tokens,), and lengths and domain indices (documents,).
+
+    The separator's id precedes the ids of each text that is not empty.
+    """
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]
-    return [separator + found if found else [] for found in ids]
-
-
-def checked(
-    found: list[list[int]], batch: Sequence[Document], vocabulary: int
-) -> NDArray[np.int64]:
-    """Concatenate the ids of a batch's documents (tokens,) and check them."""
-    total = sum(map(len, found))
-    wide = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=total)
+    found = token_ids(tokenizer, [document.text for document in batch])
+    found = [separator + ids if ids else [] for ids in found]
+    lengths = np.array([len(ids) for ids in found], dtype=np.int64)
+    wide = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=int(lengths.sum()))
     outside = np.flatnonzero((wide < 0) | (wide >= vocabulary))
     if outside.size:
-        ends = np.cumsum([len(ids) for ids in found])
         raise DataError(
-            batch[int(np.searchsorted(ends, outside[0], side="right"))].name,
+            batch[int(np.searchsorted(np.cumsum(lengths), outside[0], side="right"))].name,
             f"token {wide[outside[0]]}",
             f"tokens of the model's vocabulary of {vocabulary}",
             "use the tokenizer that belongs to the model",
         )
-    return wide
-
-
-def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArray[np.int64]:
     numbers = {name: number for number, name in enumerate(domains)}
     for document in batch:
         if document.domain not in numbers:
@@ -202,7 +196,8 @@ def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArr
                 f"one of the corpus's domains: {', '.join(domains)}",
                 "add this domain to the corpus's domains()",
             )
-    return np.array([numbers[document.domain] for document in batch], dtype=np.int64)
+    indices = np.array([numbers[document.domain] for document in batch], dtype=np.int64)
+    return wide, lengths, indices
 
 
 def hash_key(text: str) -> int:

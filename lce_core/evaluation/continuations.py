@@ -4,15 +4,12 @@ Texts that differ only in their last token (one-token answers to one question) h
 and are processed once. Logits are computed only for the continuation.
 
 In fp32, texts with a common prefix share its keys and values if that saves more work than batching,
-as prompts do in `lce_core.evaluation.decoding`. Otherwise all texts of a forward pass have the same
-length, so there is no padding and no attention mask. In half precision, each text is processed
-alone in one pass.
+as prompts do in `lce_core.evaluation.decoding`. In half precision, each text is processed alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,12 +21,12 @@ from lce_core.evaluation.packed_texts import PackedTexts, tail_of_chunks
 from lce_core.evaluation.passes import (
     CHUNK,
     TokenIds,
+    batches,
     bundles,
     pays,
     reusable,
     same_frequencies,
     sharing_order,
-    texts_together,
 )
 from lce_core.progress import Progress, no_progress
 
@@ -48,17 +45,12 @@ def continuation_log_likelihoods(
     share_prefixes: bool = True,
     report: Progress = no_progress,
 ) -> list[tuple[float, bool]]:
-    """Return the log-probability of each continuation given its context.
+    """Score the continuation in each pair (context, continuation) of at least one token each.
 
-    Args:
-      texts: pairs (context, continuation) of token ids, at least one token each.
-      batch_tokens: maximum tokens per forward pass, which always has at least one text, and of the
-        tokens that further texts add to a shared cache. Ignored in half precision.
-      report: called with (texts done, total texts) after each pass.
-
-    Returns:
-      For each text the sum of log-probabilities in nats, and True if greedy decoding would have
-        produced the continuation.
+    Returns for each text the sum of log-probabilities in nats, and True if greedy decoding would
+    have produced the continuation. `batch_tokens` limits the tokens of a forward pass, which always
+    has at least one text, and those that further texts add to a shared cache; half precision
+    ignores it.
     """
     inputs = distinct_inputs(texts)
     ids = [one for one, _ in inputs]
@@ -79,15 +71,13 @@ def continuation_log_likelihoods(
 def _in_batches(
     model: ExtendedModel, inputs: Sequence[TokenIds], tails: Sequence[int], batch_tokens: int
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]), reverse=True)
-    for length, same in groupby(order, key=lambda index: len(inputs[index])):
-        rows, members = texts_together(model, length, batch_tokens), list(same)
-        for start in range(0, len(members), rows):
-            batch = members[start : start + rows]
-            ids = np.stack([inputs[index] for index in batch])
-            hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
-            for index, states in zip(batch, hidden, strict=True):
-                yield index, states[-tails[index] :]
+    budget = 1 if model.coarse else batch_tokens
+    # Longest first, so that a pass that does not fit into memory fails at once.
+    for batch in reversed([*batches([*map(len, inputs)], budget, mixed=False)]):
+        ids = np.stack([inputs[index] for index in batch])
+        hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
+        for index, states in zip(batch, hidden, strict=True):
+            yield index, states[-tails[index] :]
 
 
 def _sharing(

@@ -1,9 +1,7 @@
 """Cross-entropy of a linear head in blocks: the (tokens, vocabulary) logits never exist as a whole.
 
-The forward pass computes the loss and its gradients together, one block of tokens at a time. The
-backward pass only multiplies them. Sums over blocks are fp32 (fp64 for fp64 input).
-
-Shapes: N tokens, d hidden size, V vocabulary.
+The forward pass computes the loss and its gradients together; the backward pass only multiplies
+them. Sums over blocks are fp32 (fp64 for fp64 input). N tokens, d hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,18 +23,9 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Return the weighted sum of negative log-likelihoods, sum_i weights[i] * nll[i], in nats.
 
-    Under autocast the matrix products use the autocast dtype; softmax and sums do not.
-
-    Args:
-      hidden: (N, d) last hidden states.
-      weight: (V, d) of the output head.
-      bias: (V,) of the output head, or None.
-      targets: (N,) int64, each below V.
-      weights: (N,) factor of each token's loss; no gradient is computed for them.
-      block: number of tokens whose logits exist at the same time.
-
-    Returns:
-      Scalar in fp32, or fp64 for fp64 input.
+    Under autocast the matrix products use the autocast dtype; softmax and sums do not. `hidden` is
+    (N, d), the head's `weight` (V, d) and `bias` (V,), `targets` (N,) int64, and `weights` (N,) the
+    factor of each token's loss, without a gradient. The logits of `block` tokens exist at a time.
     """
     loss: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, targets, weights, block, _product_dtype(hidden)

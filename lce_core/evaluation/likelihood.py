@@ -1,8 +1,7 @@
 """Negative log-likelihood of given tokens, with one code path for all methods.
 
 Hidden states become losses block by block (`lce_core.evaluation.cross_entropy`), because the logits
-of 65,536 tokens and a vocabulary of 32,000 would take 8 GB in fp32. All windows of a call have the
-same length, so there is no padding and no attention mask.
+of 65,536 tokens and a vocabulary of 32,000 would take 8 GB in fp32.
 """
 
 from __future__ import annotations
@@ -31,16 +30,11 @@ def window_scores(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> TokenScores:
-    """Score the tokens of each window (a slice of text), given the window's earlier tokens.
+    """Score the tokens of windows (n, L), L >= 2, given each window's earlier tokens.
 
-    Tokens count from 0. The result has the NLL in nats of tokens 1..L - 1, and for tokens 1..L
-    whether the token is the most likely one. Token L is the first after the window.
-
-    Args:
-      windows: token ids (n, L), L >= 2.
-      following: token L of each window (n,), -1 for none; None if no window has a token L.
-      batch_tokens: maximum tokens per forward pass, which always has at least one window; in half
-        precision it has exactly one.
+    `following` is the first token after each window (n,), -1 for none; None if no window has one.
+    `batch_tokens` limits the tokens of a forward pass, which always has at least one window; in
+    half precision it has exactly one.
     """
     num_windows, length = windows.shape
     if length < 2:

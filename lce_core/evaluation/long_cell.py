@@ -5,10 +5,9 @@ questions. After `seconds` the cell counts as long: its process writes the parts
 then each one when it is finished. An interrupted cell continues with them. Only parts from equal
 machines are read again (`arithmetic`), because other machines may round differently.
 
-A long cell of windows also offers its remaining ranges to all processes. A lease gives one process,
-the cell's own or any other with a free slot (`assist`), the exclusive right to score a range and to
-commit the scores. A range is a whole number of batches, and the ranges depend only on the windows
-and the batch size. Results are therefore bitwise equal, no matter which process scores which range.
+A long cell of windows also offers its remaining ranges to all processes with a free slot
+(`assist`). A range is a whole number of batches, and the ranges depend only on the windows and the
+batch size. Results are therefore bitwise equal, no matter which process scores which range.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,17 +39,26 @@ ASSIST_SECONDS = 60.0
 WAIT_SECONDS = 0.2
 """Poll interval while other processes score the remaining ranges."""
 
+_Range = tuple[str, Windows]
+"""A range of windows, with its name."""
+
 
 class LongCell:
-    """The parts of one cell that its process computes or reads from an interrupted run."""
+    """The parts of one cell that its process computes or reads from an interrupted run.
 
-    def __init__(self, parts: Parts, model: ExtendedModel, *, seconds: float) -> None:
-        self.parts, self.model = parts, model
+    After `seconds` other processes help with the windows of the cell.
+    """
+
+    def __init__(
+        self, parts: Parts, model: ExtendedModel, *, batch_tokens: int, seconds: float
+    ) -> None:
+        self.parts, self.model, self._batch_tokens = parts, model, batch_tokens
         self._long_at = time.monotonic() + seconds
         self.is_open = parts.folder.is_dir()
         self._kept: dict[str, Arrays] = {}
         """Parts by name, in memory until the cell counts as long."""
         self.own: set[str] = set()
+        self._settled: set[str] = set()
         self.tokens_by_others = 0
         self.seconds_by_others = 0.0
 
@@ -88,6 +95,81 @@ class LongCell:
             found = measured(self.model, compute)
             self.keep(name, found)
         return found
+
+    def scores(
+        self,
+        windows: Windows,
+        total: int,
+        rest: Callable[[], Sequence[Windows]],
+        report: Progress = no_progress,
+    ) -> TokenScores:
+        """Score windows, alone or with other processes, bitwise equal to `window_scores`.
+
+        `total` windows, which decide the size of the ranges, are scored by all calls for the cell.
+        `rest` returns the windows of the caller's later calls, one Windows per call.
+        """
+        ranges, found, done = self._split(windows, total), list[Arrays](), 0
+        for place, (name, part) in enumerate(ranges):
+            if name not in self._settled and self.is_long():
+                later = [other for some in rest() for other in self._split(some, total)]
+                self._settle([*ranges[place:], *later], _from(done, report))
+            arrays = self.read(name) if name in self._settled else None
+            # None in a short cell, or if the committed file is damaged.
+            if arrays is None:
+                arrays = self._scored(part, _from(done, report))
+                if not self.is_open:
+                    self.keep(name, arrays)
+            found.append(arrays)
+            done += len(part)
+        return TokenScores(
+            *(np.concatenate([one[key] for one in found]) for key in ("nll", "hits"))
+        )
+
+    def _split(self, windows: Windows, total: int) -> list[_Range]:
+        rows = self._rows(windows)
+        number = max(1, round(NUM_RANGES * len(windows) / total))
+        size = rows * math.ceil(len(windows) / (number * rows))
+        parts = [windows.rows(first, size) for first in range(0, len(windows), size)]
+        what = f"{windows.stream.digest} {windows.before} {windows.length} {rows}"
+        return [(part_name(self.model, what, part.starts), part) for part in parts]
+
+    def _rows(self, windows: Windows) -> int:
+        return texts_together(self.model, windows.length, self._batch_tokens)
+
+    def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
+        first, left = ranges[0][1], dict(ranges)
+        text = f"text-{first.stream.digest[:12]}"
+        if not self.parts.has(text):
+            self.parts.write(text, {"tokens": first.stream.tokens})
+        request = {
+            "arithmetic": arithmetic(self.model),
+            "text": text,
+            "length": first.length,
+            "before": first.before,
+            "rows": self._rows(first),
+            "parts": {name: part.starts.tolist() for name, part in ranges},
+        }
+        self.parts.ask(request)
+        total = sum(len(windows) for _, windows in ranges)
+        while left:
+            before = len(left)
+            for name, windows in list(left.items()):
+                if not self.parts.has(name):
+                    lease = self.parts.lease(name)
+                    if lease is None:
+                        continue
+                    done = total - sum(map(len, left.values()))
+                    with lease:
+                        # Another process may have committed the range before the lease.
+                        if not self.parts.has(name):
+                            self.keep(name, self._scored(windows, _from(done, report)))
+                del left[name]
+            if len(left) == before:
+                time.sleep(WAIT_SECONDS)
+        self._settled.update(name for name, _ in ranges)
+
+    def _scored(self, windows: Windows, report: Progress) -> Arrays:
+        return _scored(self.model, windows, self._rows(windows), report)
 
 
 def measured(model: ExtendedModel, compute: Callable[[], Arrays]) -> Arrays:
@@ -128,126 +210,27 @@ def rows_of(arrays: Arrays, name: str) -> list[NDArray[Any]]:
     return np.split(arrays[name], np.cumsum(arrays[f"{name} lengths"])[:-1])
 
 
-@dataclass(frozen=True, eq=False)
-class _Range:
-    windows: Windows
-    rows: int
-    """Maximum number of windows in a forward pass."""
-    name: str
-
-
-class WindowRanges:
-    """Scorer of one cell's windows, which other processes help with after `seconds`."""
-
-    def __init__(self, cell: LongCell, *, batch_tokens: int) -> None:
-        self._cell, self._parts, self._model = cell, cell.parts, cell.model
-        self._batch_tokens = batch_tokens
-        self._settled: set[str] = set()
-
-    def scores(
-        self,
-        windows: Windows,
-        total: int,
-        rest: Callable[[], Sequence[Windows]],
-        report: Progress = no_progress,
-    ) -> TokenScores:
-        """Score windows, alone or with other processes, bitwise equal to `window_scores`.
-
-        `total` windows, which decide the size of the ranges, are scored by all calls for the cell.
-        `rest` returns the windows of the caller's later calls, one Windows per call.
-        """
-        ranges, found, done = self._split(windows, total), list[TokenScores](), 0
-        for place, one in enumerate(ranges):
-            if one.name not in self._settled and self._cell.is_long():
-                later = [other for some in rest() for other in self._split(some, total)]
-                self._settle([*ranges[place:], *later], _from(done, report))
-            found.append(self._scores_of(one, _from(done, report)))
-            done += len(one.windows)
-        return TokenScores(
-            np.concatenate([one.nll for one in found]), np.concatenate([one.hits for one in found])
-        )
-
-    def _split(self, windows: Windows, total: int) -> list[_Range]:
-        rows = texts_together(self._model, windows.length, self._batch_tokens)
-        number = max(1, round(NUM_RANGES * len(windows) / total))
-        size = rows * math.ceil(len(windows) / (number * rows))
-        parts = [windows.rows(first, size) for first in range(0, len(windows), size)]
-        return [_Range(part, rows, _name(part, rows, self._model)) for part in parts]
-
-    def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
-        self._request(ranges)
-        left = {one.name: one for one in ranges}
-        total = _number(ranges)
-        while left:
-            before = len(left)
-            for one in list(left.values()):
-                if not self._parts.has(one.name):
-                    lease = self._parts.lease(one.name)
-                    if lease is None:
-                        continue
-                    with lease:
-                        self._commit(one, _from(total - _number(left.values()), report))
-                del left[one.name]
-            if len(left) == before:
-                time.sleep(WAIT_SECONDS)
-        self._settled.update(one.name for one in ranges)
-
-    def _request(self, ranges: Sequence[_Range]) -> None:
-        windows, rows = ranges[0].windows, ranges[0].rows
-        text = f"text-{windows.stream.digest[:12]}"
-        if not self._parts.has(text):
-            self._parts.write(text, {"tokens": windows.stream.tokens})
-        request = _Request(
-            arithmetic=arithmetic(self._model),
-            text=text,
-            length=windows.length,
-            before=windows.before,
-            rows=rows,
-            parts={one.name: one.windows.starts.tolist() for one in ranges},
-        )
-        self._parts.ask(asdict(request))
-
-    def _commit(self, one: _Range, report: Progress) -> None:
-        # Another process may have committed the range between the check and the lease.
-        if not self._parts.has(one.name):
-            self._cell.keep(one.name, _scored(self._model, one.windows, one.rows, report))
-
-    def _scores_of(self, one: _Range, report: Progress) -> TokenScores:
-        arrays = self._cell.read(one.name) if one.name in self._settled else None
-        # Reached by a short cell, or if the committed file is damaged.
-        if arrays is None:
-            arrays = _scored(self._model, one.windows, one.rows, report)
-            if not self._cell.is_open:
-                self._cell.keep(one.name, arrays)
-        return TokenScores(arrays["nll"], arrays["hits"])
-
-
 def assist(parts: Parts, model: ExtendedModel) -> int:
     """Score ranges of another process's cell until none is free or `ASSIST_SECONDS` have passed.
 
-    Returns the number of ranges scored. 0 means that the cell offers no range that this machine may
-    score, or that all ranges are committed or leased to other processes.
+    Returns the number of ranges scored, which is 0 if this machine may score none.
     """
-    content = parts.order()
-    if content is None:
+    request = parts.order()
+    if request is None or request.get("arithmetic") != arithmetic(model):
         return 0
-    try:
-        request = _Request(**content)
-    except TypeError:  # not what `ask` writes
-        return 0
-    text = parts.read(request.text)
-    if text is None or request.arithmetic != arithmetic(model):
+    text = parts.read(request["text"])
+    if text is None:
         return 0
     stream, number, start = Stream(text["tokens"]), 0, time.monotonic()
-    for name, starts in request.parts.items():
+    for name, starts in request["parts"].items():
         lease = None if parts.has(name) else parts.lease(name)
         if lease is None:
             continue
         with lease:
             if parts.has(name):
                 continue
-            windows = Windows(stream, np.array(starts), request.length, request.before)
-            arrays = _scored(model, windows, request.rows, no_progress)
+            windows = Windows(stream, np.array(starts), request["length"], request["before"])
+            arrays = _scored(model, windows, request["rows"], no_progress)
             try:
                 parts.write(name, arrays)
             # The cell was finished and its folder removed meanwhile.
@@ -257,20 +240,6 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
         if time.monotonic() - start >= ASSIST_SECONDS:
             break
     return number
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The ranges that a cell's process offers to other processes; stored in the cell's folder."""
-
-    arithmetic: str
-    text: str
-    """Name of the entry in `parts` that holds the text's token ids."""
-    length: int
-    before: int | None
-    rows: int
-    parts: dict[str, list[int]]
-    """Index of the first token of each window, by the name of the range."""
 
 
 def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress) -> Arrays:
@@ -287,15 +256,6 @@ def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress)
         return {"nll": found.nll, "hits": found.hits}
 
     return measured(model, compute)
-
-
-def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
-    what = f"{windows.stream.digest} {windows.before} {windows.length} {rows}"
-    return part_name(model, what, windows.starts)
-
-
-def _number(ranges: Iterable[_Range]) -> int:
-    return sum(len(one.windows) for one in ranges)
 
 
 def _from(first: int, report: Progress) -> Progress:

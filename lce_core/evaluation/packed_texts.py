@@ -1,12 +1,9 @@
 """Several texts with common prefixes in one key-value cache that stores shared tokens once.
 
 The texts are in lexicographic order. The cache stores for each text the tokens that it does not
-share with the previous text. A boolean matrix says which text sees which key, so each token sees
-exactly the keys that it would see if its text were processed alone.
-
-Short segments are processed together in one forward pass, with that matrix as the mask. A long
-segment is processed alone and without a mask, after a copy of its own prefix, so no time is spent
-on keys of other texts.
+share with the previous text. Short segments are processed together in one forward pass, with a mask
+that says which text sees which key. A long segment is processed alone and without a mask, after a
+copy of its own prefix, so no time is spent on keys of other texts.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ class PackedTexts:
 
     `model` has `packs` and a begun request. `cache` has the keys and values of the first `held`
     tokens of the first text, but not all of them, and is extended in place. `tails` are the numbers
-    of last tokens whose hidden states `tail_states` returns; None means one for every text.
+    of last tokens whose hidden states `tail_states` returns, by default one for every text.
     """
 
     def __init__(
@@ -49,7 +46,7 @@ class PackedTexts:
     ) -> None:
         self._model, self._cache, self._chunk = model, cache, chunk
         self._lengths = np.array([len(text) for text in texts])
-        self._tails = [1] * len(texts) if tails is None else tails
+        self._tails = tails or [1] * len(texts)
         later = zip(pairwise(texts), self._tails[1:], strict=True)
         shared = [0, *(reusable(before, text, tail) for (before, text), tail in later)]
         own = [text[kept:] for text, kept in zip(texts, shared, strict=True)]
@@ -58,10 +55,12 @@ class PackedTexts:
         self._seen = torch.from_numpy(seen).to(model.model.device)
         self._ids = torch.from_numpy(np.concatenate(own)).to(model.model.device)
         self._held = held
+        self._running = list(range(len(texts)))
 
     def prefill(self) -> torch.Tensor:
         return torch.stack([states[-1] for states in self.tail_states()])
 
+    @torch.no_grad()
     def tail_states(self) -> list[torch.Tensor]:
         """Process all texts; return the hidden states (tail, hidden_size) of each text's tail."""
         ends = [*self._starts[1:], len(self._ids)]
@@ -77,8 +76,11 @@ class PackedTexts:
                 states[text] = found[stop - self._tails[text] : stop]
         return [states[text] for text in range(len(ends))]
 
-    def follow(self, texts: Sequence[int], ids: torch.Tensor) -> torch.Tensor:
-        """Process the next token of each of `texts`; return hidden states (texts, hidden_size)."""
+    def follow(self, kept: Sequence[int] | None, ids: torch.Tensor) -> torch.Tensor:
+        """Process one more token of each unfinished text, as `decoding.Follow` says."""
+        if kept is not None:
+            self._running = [self._running[place] for place in kept]
+        texts = self._running
         # Append one column per new key; only the key's own text sees it.
         selected = torch.tensor(texts, device=ids.device)
         new = torch.zeros(len(self._seen), len(texts), dtype=torch.bool, device=ids.device)

@@ -55,12 +55,11 @@ def draw_samples(
     tokenizer: PreTrainedTokenizerBase,
     keys: KeyVocabulary | None = None,
 ) -> Samples:
-    """Return the texts on which a search measures losses.
+    """Return consecutive slices of the validation text, taken from its domains in turn.
 
-    The texts are consecutive slices of the validation text, taken from its domains in turn. Guided
-    by needles, each text starts with a sentence that contains a number and ends with a question
-    about it; only the tokens of the answer count. Models with key tokens get a key token for the
-    sentence, and its query token for the question.
+    Guided by needles, each text starts with a sentence that contains a number and ends with a
+    question about it; only the tokens of the answer count. Models with key tokens get a key token
+    for the sentence, and its query token for the question.
     """
     windows = _slices(text, search.samples, length)
     scored = np.ones((search.samples, length - 1), dtype=np.bool_)

@@ -1,13 +1,11 @@
 """Decide which texts go through the model in one forward pass, and which share prefixes.
 
 Kernels change their order of summation with the number of rows, so a score may depend on the other
-texts of a batch. In float32 the effect on a logit is about 1e-6, so passes are as large as the
-token budget allows, and prompts share prefixes.
-
-In bf16 the effect reaches the third digit and changes one answer in ten of a randomly initialised
-model. In half precision, each text is therefore processed alone, and prompts in pieces of one size
-at fixed positions. Prompts share only whole pieces. On one machine, results are therefore bitwise
-equal for every token budget, with and without sharing.
+texts of a batch. In float32 the effect on a logit is about 1e-6, and passes are as large as the
+token budget allows. In bf16 the effect reaches the third digit and changes one answer in ten of a
+randomly initialised model. In half precision, each text is therefore processed alone, in pieces of
+one size at fixed positions, and prompts share only whole pieces. On one machine, results are then
+bitwise equal for every token budget, with and without sharing.
 
 In lexicographic order of token ids, the longest prefix that a prompt shares with any earlier prompt
 is the one that it shares with its predecessor. If the cache is cut back to that prefix before each

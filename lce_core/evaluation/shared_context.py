@@ -1,13 +1,11 @@
 """Ask several questions about one context that passes through the model once.
 
-The keys and values of the context stay in the cache. Each question starts from a cache that is cut
-back to the end of the context, and each continuation and answer from one that is cut back to the
-end of the question. Its result is the same as if it were asked alone. In a conversation, the cache
-keeps every question with its generated answer.
+Each question starts from a cache that is cut back to the end of the context, and each continuation
+and answer from one that is cut back to the end of the question. Its result is the same as if it
+were asked alone. In a conversation, the cache keeps every question with its generated answer.
 
 All questions share one request length, so methods whose frequencies depend on the length use the
-same frequencies for every question. Contexts are processed in chunks at fixed positions
-(`lce_core.evaluation.passes`), and questions one by one.
+same frequencies for every question.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 from lce_core.errors import SpecError
 from lce_core.evaluation.continuations import score_continuation
 from lce_core.evaluation.cross_entropy import token_scores
-from lce_core.evaluation.decoding import Stop, greedy, stop_rule
+from lce_core.evaluation.decoding import Stop, greedy, next_states, stop_rule
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.passes import CHUNK, PIECE, TokenIds
 from lce_core.store.parts import Arrays
@@ -83,52 +81,41 @@ def ask(
     long `cell` keeps them.
     """
     _check(context, questions, max_new_tokens, num_tokens, conversation=conversation)
-    limits = max_new_tokens, num_tokens
-    compute = partial(
-        _answered, model, context, questions, *limits, share=share, conversation=conversation
-    )
+
+    @torch.no_grad()
+    def compute() -> Answered:
+        model.begin_request(num_tokens)
+        answers: list[TokenIds] = []
+        log_likelihoods: list[tuple[float, ...]] = []
+        cache = model.new_cache(num_tokens)
+        nll = _prefill(model, context, cache)
+        before, cached = context, len(context)
+        for index, question in enumerate(questions):
+            if index and not share:
+                cache, cached = model.new_cache(num_tokens), len(before)
+                _prefill(model, before, cache)
+            model.cut_back(cache, cached)
+            asked = np.concatenate([before, question.ids])
+            state = _states(model, asked[cached:], cache)[-1:]
+            end = len(asked)
+            log_likelihoods.append(
+                tuple(_choice(model, choice, state, cache, end) for choice in question.choices)
+            )
+            model.cut_back(cache, end)
+            rules = [stop_rule(model, question.stop)]
+            follow = partial(next_states, model, cache)
+            answers += greedy(model, rules, max_new_tokens, state, follow)
+            if conversation:
+                before = np.concatenate([asked, answers[-1]])
+                # The last token of an answer has not passed through the model.
+                cached = len(before) - 1
+        return Answered(nll, tuple(answers), tuple(log_likelihoods))
+
     if cell is None:
         return compute()
     texts = [text for question in questions for text in (question.ids, *question.choices)]
-    part = cell.part([np.array(limits), context, *texts], lambda: compute().arrays())
-    return Answered.of(part)
-
-
-@torch.no_grad()
-def _answered(
-    model: ExtendedModel,
-    context: TokenIds,
-    questions: Sequence[Question],
-    max_new_tokens: int,
-    num_tokens: int,
-    *,
-    share: bool,
-    conversation: bool,
-) -> Answered:
-    model.begin_request(num_tokens)
-    answers: list[TokenIds] = []
-    log_likelihoods: list[tuple[float, ...]] = []
-    cache = model.new_cache(num_tokens)
-    nll = _prefill(model, context, cache)
-    before, cached = context, len(context)
-    for index, question in enumerate(questions):
-        if index and not share:
-            cache, cached = model.new_cache(num_tokens), len(before)
-            _prefill(model, before, cache)
-        model.cut_back(cache, cached)
-        asked = np.concatenate([before, question.ids])
-        state = _states(model, asked[cached:], cache)[-1:]
-        end = len(asked)
-        log_likelihoods.append(
-            tuple(_choice(model, choice, state, cache, end) for choice in question.choices)
-        )
-        model.cut_back(cache, end)
-        answers.append(_answer(model, question, state, cache, max_new_tokens))
-        if conversation:
-            before = np.concatenate([asked, answers[-1]])
-            # The last token of an answer has not passed through the model.
-            cached = len(before) - 1
-    return Answered(nll, tuple(answers), tuple(log_likelihoods))
+    inputs = [np.array([max_new_tokens, num_tokens]), context, *texts]
+    return Answered.of(cell.part(inputs, lambda: compute().arrays()))
 
 
 def _check(
@@ -189,17 +176,3 @@ def _choice(
         model.cut_back(cache, end)
         states = torch.cat([state, _states(model, choice[:-1], cache)])
     return score_continuation(model, states, choice)[0]
-
-
-def _answer(
-    model: ExtendedModel,
-    question: Question,
-    state: torch.Tensor,
-    cache: DynamicCache,
-    max_new_tokens: int,
-) -> TokenIds:
-    def follow(_: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
-        return model.hidden_states(tokens[:, None], cache)[:, -1]
-
-    (answer,) = greedy(model, [stop_rule(model, question.stop)], max_new_tokens, state, follow)
-    return answer

@@ -1,10 +1,8 @@
 """Windows, the slices of a token stream that perplexity benchmarks score, and their scores.
 
 Scores of the loaded model are cached, for benchmarks that score the same windows. A shorter window
-also reuses the first losses of a longer window if the model gives both the same results
-(`ExtendedModel.begins_alike`). These losses are equal up to rounding, so half precision, where
-rounding matters, does not reuse them. The owner of the cache must discard it together with the
-model.
+also reuses the first losses of a longer window if the model gives both the same results up to
+rounding (`ExtendedModel.begins_alike`), except in half precision, where rounding matters.
 """
 
 from __future__ import annotations
@@ -90,23 +88,13 @@ class TokenScores:
     def nbytes(self) -> int:
         return self.nll.nbytes + self.hits.nbytes
 
-    def row(self, index: int) -> TokenScores:
-        return TokenScores(self.nll[index], self.hits[index])
-
-    def beginning(self, length: int) -> TokenScores:
-        """Return the scores of a single window's first `length` tokens."""
-        return TokenScores(self.nll[: length - 1], self.hits[:length])
-
-
-_Rows = dict[int, TokenScores]
-
 
 class LossCache:
-    """Token scores of processed windows, up to a limit in bytes; drops the oldest text."""
+    """Token scores of one model's windows, up to a limit in bytes; drops the oldest text."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit, self._bytes = limit_bytes, 0
-        self._passes: dict[tuple[Text, int], _Rows] = {}
+        self._passes: dict[tuple[Text, int], dict[int, TokenScores]] = {}
 
     def find(
         self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
@@ -120,7 +108,7 @@ class LossCache:
             return row
         for (other, longer), rows in self._passes.items():
             if other == text and longer > length and start in rows and alike(length, longer):
-                return rows[start].beginning(length)
+                return TokenScores(rows[start].nll[: length - 1], rows[start].hits[:length])
         return None
 
     def keep(self, text: Text, starts: NDArray[np.int64], length: int, scores: TokenScores) -> None:
@@ -130,5 +118,6 @@ class LossCache:
             dropped = self._passes.pop(next(iter(self._passes)))
             self._bytes -= sum(row.nbytes for row in dropped.values())
         if self._bytes + scores.nbytes <= self._limit:
-            rows.update((start, scores.row(index)) for index, start in enumerate(starts.tolist()))
+            for start, nll, hits in zip(starts.tolist(), scores.nll, scores.hits, strict=True):
+                rows[start] = TokenScores(nll, hits)
             self._bytes += scores.nbytes

@@ -40,8 +40,8 @@ def clustered_mean(
     and Graubard 1998 (Survey Methodology 24, 193-201: fractions).
     """
     assert 0 < level < 1, f"level {level}"
-    data = finite("clustered_mean", values)
-    numbers = cluster_numbers("clusters", clusters, data)
+    data = finite(values)
+    numbers = cluster_numbers(clusters, data)
     mean, num_clusters = float(data.mean()), int(numbers.max()) + 1
     if num_clusters == 1:
         return ClusteredEstimate(mean, None, None, data.size, num_clusters)
@@ -99,7 +99,7 @@ def mean_over_seeds(scores: Sequence[ArrayLike], *, same_prompts: bool) -> SeedM
     Satterthwaite's degrees of freedom instead cover 91.5 % with 3 seeds whose standard deviation is
     half that of 100 shared prompts.
     """
-    seeds = [finite("scores of a seed", one) for one in scores]
+    seeds = [finite(one) for one in scores]
     assert seeds, "no seed"
     if not same_prompts:
         return _nested(seeds)

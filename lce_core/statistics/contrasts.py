@@ -138,8 +138,8 @@ class Contrast:
         """Return how many seeds or clusters would decide, if the true difference were `value`.
 
         With this number, 4 of 5 studies find a difference on the same side of every bound (0, or
-        margins) as `value`. It counts training seeds, which answer the same clusters as now, if
-        `seed_error` is positive, else clusters. None above `MOST_NEEDED` or without a known spread.
+        margins) as `value`. It counts training seeds if `seed_error` is positive, else clusters.
+        None above `MOST_NEEDED` or without a known spread.
         """
         if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
             return None
@@ -226,8 +226,7 @@ class Contrast:
     def _agresti_min(self) -> tuple[float, float]:
         """Return centre and standard error of the interval for a difference of paired fractions.
 
-        Half an answer is added to each of the four outcomes of a prompt, so that the width is
-        positive. Source: Agresti and Min 2005 (Statistics in Medicine 24, 729-740).
+        Source: Agresti and Min 2005 (Statistics in Medicine 24, 729-740).
         """
         assert self.discordant is not None
         wins, losses = self.discordant
@@ -258,8 +257,8 @@ def adjust(
     """Correct a family of comparisons for their number.
 
     In at most `alpha` of studies the family has a false finding. Each interval agrees with its test
-    and includes the true difference in at least 1 - `alpha` of studies. All together do so in
-    fewer, because undecided comparisons are corrected only for the number of undecided ones.
+    and includes the true difference in at least 1 - `alpha` of studies; all together in fewer,
+    because undecided comparisons are corrected only for the number of undecided ones.
 
     Comparisons over documents are tested jointly (`sign_flips`), those over training seeds by
     Holm's procedure, because two to five seeds do not show how comparisons depend on each other. If
@@ -279,11 +278,14 @@ def adjust(
     if joint:
         share = alpha * (len(joint) / size)
         differences = [one for it in joint if (one := family[it].differences)]
-        p_values = step_down(differences)
-        for it, p_value, limit in zip(
-            joint, p_values, _critical(differences, p_values, share), strict=True
-        ):
-            level = share * looks[it]
+        tested = list(zip(joint, differences, step_down(differences), strict=True))
+        # Standard errors by which intervals extend: decided differences get the critical value of
+        # the whole family, undecided ones that of the undecided ones, which is not larger.
+        undecided = [one for _, one, p_value in tested if p_value > share]
+        whole = critical_value(differences, share)
+        rest = critical_value(undecided, share) if undecided else whole
+        for it, _, p_value in tested:
+            limit, level = rest if p_value > share else whole, share * looks[it]
             each = min(level, 2 * float(special.stdtr(family[it].freedom, -limit)) * looks[it])
             found[it] = _adjusted(family[it], min(1.0, p_value * ALPHA / level), each)
     if others:
@@ -316,20 +318,6 @@ def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Ad
         low, high = one.interval(level) or (None, None)
         found.append(Adjusted(p_value, low, high, level))
     return found
-
-
-def _critical(
-    family: Sequence[Differences], p_values: Sequence[float], alpha: float
-) -> list[float]:
-    """Return by how many standard errors intervals extend, for each difference.
-
-    Decided differences get the critical value of the whole family, undecided ones that of the
-    undecided differences, which is not larger.
-    """
-    undecided = [number for number, p_value in enumerate(p_values) if p_value > alpha]
-    whole = critical_value(family, alpha)
-    rest = critical_value([family[it] for it in undecided], alpha) if undecided else whole
-    return [rest if number in undecided else whole for number in range(len(family))]
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:

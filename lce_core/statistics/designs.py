@@ -61,13 +61,10 @@ class Design:
     ) -> float:
         """Return the probability that a test finds a true difference of this size.
 
-        Args:
-          num_seeds: number of training seeds; with one, the result holds for its checkpoints only.
-          times: prompts of one seed, as a multiple of the planned ones.
-          effect: a fraction if `is_share`, else in standard deviations over documents.
-          alpha: largest p-value that counts as a finding.
-          ratio: standard deviation of the difference between training seeds, divided by its
-            standard error over the planned prompts of one seed.
+        With one seed, the result holds for its checkpoints only. `times` multiplies the planned
+        prompts of one seed. `effect` is a fraction if `is_share`, else in standard deviations over
+        documents. `ratio` is the standard deviation of the difference between training seeds,
+        divided by its standard error over the planned prompts of one seed.
         """
         if not self._by_seed(num_seeds):
             number = self._prompts_of_all(num_seeds, times)

@@ -97,11 +97,9 @@ def effective_length(
     below it; as any of the lengths could end it by chance, those intervals use a stricter level.
     Each bound is wrong in at most 2.5 % of studies.
 
-    Args:
-      scores: by evaluated length in tokens.
-      threshold: in the unit of the scores. A number counts as known, such as RULER's 0.856 (the
-        score of Llama-2-7B at 4k); a `Threshold` is as uncertain as the base model's score.
-      higher_is_better: False for losses, whose mean must not exceed the threshold.
+    `scores` are by evaluated length in tokens. A `threshold` that is a number counts as known, such
+    as RULER's 0.856 (the score of Llama-2-7B at 4k); a `Threshold` is as uncertain as the base
+    model's score. A loss, with `higher_is_better=False`, must not exceed it.
 
     Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4: effective length); Hsu and Berger 1999
     (Journal of the American Statistical Association 94, 468-482: stepwise bounds).

@@ -1,7 +1,6 @@
 """Estimates with 95 % intervals: seeded (cluster) bootstrap for means, Wilson for accuracies.
 
-The same values give the same interval in any order. Clusters (documents, articles, overlapping
-windows) are resampled as a whole, because their members are dependent.
+The same values give the same interval in any order.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ class Estimate:
     num_samples: int
 
 
-def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
+def finite(values: ArrayLike) -> NDArray[np.float64]:
     """Return the values as a float64 array (n,); assert that n > 0 and that all are finite."""
     data = np.asarray(values, dtype=np.float64)
-    assert data.ndim == 1, f"{where}: values of shape {data.shape}"
-    assert data.size, f"{where}: no value"
-    assert np.isfinite(data).all(), f"{where}: NaN or infinite values"
+    assert data.ndim == 1, f"values of shape {data.shape}"
+    assert data.size, "no value"
+    assert np.isfinite(data).all(), "NaN or infinite values"
     return data
 
 
 def cluster_numbers(
-    where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
+    clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Return the number of each value's cluster (n,), from 0 in order of first occurrence.
 
@@ -62,7 +61,7 @@ def cluster_numbers(
     """
     if clusters is None:
         return np.arange(values.size)
-    assert len(clusters) == values.size, f"{where}: {len(clusters)} for {values.size} values"
+    assert len(clusters) == values.size, f"{len(clusters)} clusters for {values.size} values"
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(one, len(numbers)) for one in clusters], dtype=np.int64)
 
@@ -77,13 +76,19 @@ def bootstrap_mean(
 
     By default the values (n,) have equal weights, which must be positive, and a cluster each.
     """
-    data = finite("bootstrap_mean", values)
+    data = finite(values)
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
     sums, totals = _cluster_totals(data * weight, weight, clusters)
     value = float(sums.sum() / totals.sum())
     if len(sums) == 1:
         return Estimate(value, None, None, data.size)
-    means = _resampled_means(sums, totals, np.random.default_rng(SEED))
+    rng, num_clusters = np.random.default_rng(SEED), len(sums)
+    block = max(1, _BLOCK_ELEMENTS // num_clusters)
+    means = np.empty(NUM_RESAMPLES)
+    for start in range(0, NUM_RESAMPLES, block):
+        size = (min(block, NUM_RESAMPLES - start), num_clusters)
+        drawn = rng.integers(num_clusters, size=size)
+        means[start : start + size[0]] = sums[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
     low, high = np.quantile(means, QUANTILES)
     # The percentile interval of a skewed sample may exclude its own mean.
     return Estimate(value, min(float(low), value), max(float(high), value), data.size)
@@ -115,7 +120,7 @@ def _cluster_totals(
     if clusters is None:
         sums, totals = values, weights
     else:
-        index = cluster_numbers("clusters", clusters, values)
+        index = cluster_numbers(clusters, values)
         # Sort before adding: a floating-point sum depends on its order.
         order = np.lexsort((weights, values))
         members = index[order]
@@ -123,18 +128,3 @@ def _cluster_totals(
         totals = np.asarray(np.bincount(members, weights=weights[order]), dtype=np.float64)
     ranked = np.lexsort((totals, sums))
     return sums[ranked], totals[ranked]
-
-
-def _resampled_means(
-    sums: NDArray[np.float64],
-    totals: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    num_clusters = len(sums)
-    block = max(1, _BLOCK_ELEMENTS // num_clusters)
-    means = np.empty(NUM_RESAMPLES)
-    for start in range(0, NUM_RESAMPLES, block):
-        size = (min(block, NUM_RESAMPLES - start), num_clusters)
-        drawn = rng.integers(num_clusters, size=size)
-        means[start : start + size[0]] = sums[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
-    return means

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ FEWEST_METHODS = 5
 undefined, and identical orders occur by chance in at least 1 of 12 studies."""
 FEWEST_FAMILIES = 4
 """Minimum number of method families for an interval and a test."""
+_TESTS = (stats.spearmanr, stats.kendalltau)
 
 
 @dataclass(frozen=True)
@@ -46,32 +48,23 @@ class RankAgreement:
     larger, by the jackknife over families; None as for `high`."""
 
 
-@dataclass(frozen=True)
-class PerplexityAgreement:
-    """Rank correlations of low perplexity with good downstream scores, at one context length."""
-
-    all_methods: RankAgreement
-    exact_methods: RankAgreement
-    """Agreement over methods whose tokens attend to every earlier token. Approximate methods can
-    have low perplexity without reading the context."""
-
-
 def perplexity_agreement(
     perplexity: ArrayLike,
     downstream: ArrayLike,
     exact_attention: Sequence[bool],
     families: Sequence[Hashable] | None = None,
-) -> PerplexityAgreement:
-    """Compute the rank agreement of perplexity and a downstream score.
+) -> tuple[RankAgreement, RankAgreement]:
+    """Compute the rank agreement of low perplexity and high downstream scores at one length.
 
-    Arguments have an element for each method (n,): lower perplexities and higher downstream scores
-    are better. Source: LCEG (arXiv:2409.12181, Figure 4).
+    Arguments have an element for each method (n,). The first result is over all methods, the second
+    over those whose tokens attend to every earlier token: approximate methods can have low
+    perplexity without reading the context. Source: LCEG (arXiv:2409.12181, Figure 4).
     """
-    losses, scores = finite("perplexity", perplexity), finite("downstream", downstream)
+    losses, scores = finite(perplexity), finite(downstream)
     assert losses.size == scores.size == len(exact_attention), "one element for each method"
     exact = np.asarray(exact_attention, dtype=bool)
-    names = cluster_numbers("families", families, losses)
-    return PerplexityAgreement(
+    names = cluster_numbers(families, losses)
+    return (
         rank_agreement(-losses, scores, names),
         rank_agreement(-losses[exact], scores[exact], names[exact]),
     )
@@ -102,7 +95,7 @@ def rank_agreement(
         unknown = RankCorrelation(None, None, None)
         return RankAgreement(number, unknown, unknown, None)
     p_value = float(stats.kendalltau(first, second).pvalue)
-    rho, tau = _spearman(first, second), _kendall(first, second)
+    rho, tau = (_correlation(test, first, second) for test in _TESTS)
     groups = np.arange(number) if families is None else np.unique(families, return_inverse=True)[1]
     num_families = int(groups.max()) + 1
     if number < FEWEST_METHODS or num_families < FEWEST_FAMILIES:
@@ -111,7 +104,7 @@ def rank_agreement(
         return RankAgreement(number, of_ranks, of_pairs, None if few else p_value)
     errors = [0.0, 0.0]
     if num_families < number:
-        errors = [_family_error(one, first, second, groups) for one in (_spearman, _kendall)]
+        errors = [_family_error(test, first, second, groups) for test in _TESTS]
         if errors[1]:
             by_family = 2 * float(stats.t.sf(abs(tau) / errors[1], num_families - 1))
             p_value = max(p_value, by_family)
@@ -131,29 +124,24 @@ def rank_agreement(
     )
 
 
-def _spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    return round(float(stats.spearmanr(first, second).statistic), 12)  # equal orders give exactly 1
-
-
-def _kendall(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    return round(float(stats.kendalltau(first, second).statistic), 12)
+def _correlation(
+    test: Callable[..., Any], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> float:
+    return round(float(test(first, second).statistic), 12)  # equal orders give exactly 1
 
 
 def _family_error(
-    correlation: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
+    test: Callable[..., Any],
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     groups: NDArray[np.int64],
 ) -> float:
-    """Return the standard error of a correlation by a jackknife over families of unequal size.
-
-    A correlation that is undefined without a family counts as 0.
-    """
-    whole, squares = correlation(first, second), []
+    """Return a correlation's standard error; one that is undefined without a family counts as 0."""
+    whole, squares = _correlation(test, first, second), []
     for group, size in enumerate(np.bincount(groups)):
         kept = groups != group
         varies = np.ptp(first[kept]) > 0 and np.ptp(second[kept]) > 0
-        without = correlation(first[kept], second[kept]) if varies else 0.0
+        without = _correlation(test, first[kept], second[kept]) if varies else 0.0
         share = groups.size / size
         squares.append((share - 1) * (whole - without) ** 2)
     return math.sqrt(float(np.mean(squares)))
@@ -162,10 +150,7 @@ def _family_error(
 def _estimated(
     value: float, half_step: float, variance: float, family_half: float
 ) -> RankCorrelation:
-    """Return a correlation with its interval from the variance of Fisher's z.
-
-    `half_step` is half the correlation's smallest change; `family_half` is for families, or 0.
-    """
+    """Return a correlation with its interval; `half_step` is half its smallest change."""
     inner = min(max(value, half_step - 1), 1 - half_step)
     half = NORMAL_QUANTILE * math.sqrt(variance)
     low, high = (math.tanh(math.atanh(inner) + shift) for shift in (-half, half))

@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from lce_core.contracts.tiny_models import BASES, stock
-from lce_core.data.manifest import NAME
+from lce_core.data.tokenised import MANIFEST
 from lce_core.errors import DataError, SpecError
 from lce_core.training import sharding
 from lce_core.training.run import run
@@ -35,8 +35,8 @@ def _(place: Place) -> None:
 @provokes(DataError, "rows of step 1")
 def _(place: Place) -> None:
     rows = packed_rows(place.folder)
-    manifest = json.loads((rows / NAME).read_text(encoding="utf-8"))
-    (rows / NAME).write_text(json.dumps({**manifest, "weighted": True}), encoding="utf-8")
+    manifest = json.loads((rows / MANIFEST).read_text(encoding="utf-8"))
+    (rows / MANIFEST).write_text(json.dumps({**manifest, "weighted": True}), encoding="utf-8")
     shape = (manifest["num_rows"], manifest["row_length"])
     np.zeros(shape, np.uint8).tofile(rows / "weights.bin")
     run(job_maker(rows, place.folder)(), silent)

@@ -90,7 +90,7 @@ def _scores(
         return TokenScores(nll, hits)
     uncached = replace(windows, starts=windows.starts[missing])
     progress = shifted(report, found, len(windows))
-    if request.ranges is None:
+    if request.cell is None:
         computed = likelihood.window_scores(
             request.model,
             uncached.ids(),
@@ -99,7 +99,7 @@ def _scores(
             report=progress,
         )
     else:
-        computed = request.ranges.scores(uncached, total, later, progress)
+        computed = request.cell.scores(uncached, total, later, progress)
     request.losses.keep(_text_of(windows), uncached.starts, windows.length, computed)
     nll[missing], hits[missing] = computed.nll, computed.hits
     return TokenScores(nll, hits)

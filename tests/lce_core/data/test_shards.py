@@ -20,8 +20,7 @@ import pytest
 from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus
 from lce_core.data import shards
 from lce_core.data.held_out import HeldOutText
-from lce_core.data.shards import write_shards
-from lce_core.data.token_shards import TokenShards
+from lce_core.data.shards import open_shards, write_shards
 from lce_core.errors import DataError, StoreError
 from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
@@ -84,7 +83,7 @@ def test_every_document_is_there_with_its_domain_and_split(text, tmp_path):
     assert len(manifest["segments"]) > 3
     documents = [d for b in corpus().blocks({"text": text}, Place()) for d in b.documents]
     assert manifest["documents"] == len(documents) == 360
-    both = {split: TokenShards.open(tmp_path / "out", split) for split in ("train", "held_out")}
+    both = {split: open_shards(tmp_path / "out", split) for split in ("train", "held_out")}
     for index, document in enumerate(documents):
         split = corpus().split(document.name)
         other = "train" if split == "held_out" else "held_out"
@@ -148,13 +147,13 @@ def test_no_model_trains_on_a_copy_of_a_held_out_document(tmp_path):
     train = [d.text for d in documents if source.split(d.name) == "train"]
     kept = [text for text in train if text not in held_out]
     assert 0 < len(kept) < len(train)
-    pool = TokenShards.open(tmp_path / "out", "train")
+    pool = open_shards(tmp_path / "out", "train")
     assert pool.num_copies == len(train) - len(kept)
     found = [
         bytes(pool.document(n).astype(np.uint8)).decode() for n in np.flatnonzero(pool.lengths)
     ]
     assert found == kept
-    scored = TokenShards.open(tmp_path / "out", "held_out")
+    scored = open_shards(tmp_path / "out", "held_out")
     assert np.count_nonzero(scored.lengths) == len(documents) - len(train)
     manifests = [
         pack(tmp_path / "text", tmp_path / name, shards, source=source)
@@ -280,12 +279,12 @@ def test_a_damaged_shard_is_never_served(text, tmp_path):
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-2])
     with pytest.raises(StoreError, match="a token shard as the manifest describes it"):
-        TokenShards.open(tmp_path / "out", "train")
+        open_shards(tmp_path / "out", "train")
     shard.write_bytes(whole)
-    TokenShards.open(tmp_path / "out", "train")
+    open_shards(tmp_path / "out", "train")
     (tmp_path / "out" / "00000" / "documents.parquet").write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="no readable index"):
-        TokenShards.open(tmp_path / "out", "train")
+        open_shards(tmp_path / "out", "train")
 
 
 MEMORY = """

@@ -12,7 +12,7 @@ import torch
 from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.contracts.benchmark_cases import streams
 from lce_core.evaluation import likelihood, long_cell
-from lce_core.evaluation.long_cell import LongCell, WindowRanges, assist
+from lce_core.evaluation.long_cell import LongCell, assist
 from lce_core.evaluation.passes import counted
 from lce_core.evaluation.windows import LossCache
 from lce_core.extension.extended_model import ExtendedModel
@@ -46,9 +46,8 @@ def in_ranges(
     cell: CellRequest, parts: Parts, seconds: float = 0.0
 ) -> tuple[CellRequest, LongCell]:
     """The cell, a long one after so many seconds."""
-    long = LongCell(parts, cell.model, seconds=seconds)
-    ranges = WindowRanges(long, batch_tokens=cell.batch_tokens)
-    return replace(cell, ranges=ranges, cell=long, losses=LossCache()), long
+    long = LongCell(parts, cell.model, batch_tokens=cell.batch_tokens, seconds=seconds)
+    return replace(cell, cell=long, losses=LossCache()), long
 
 
 def evaluated(cell: CellRequest, name: str = "perplexity", **parameters: Any) -> CellResult:

@@ -66,15 +66,13 @@ def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_
     perplexity = [5.0, 6.0, 7.0, 8.0, 9.0, 4.0, 4.5]
     downstream = [0.9, 0.8, 0.7, 0.6, 0.5, 0.1, 0.2]
     exact = [True] * 5 + [False] * 2
-    found = perplexity_agreement(perplexity, downstream, exact)
-    assert found.exact_methods == rank_agreement(
-        -np.array(perplexity[:5]), np.array(downstream[:5])
-    )
-    assert found.exact_methods.kendall.value == 1.0
-    assert found.all_methods.num_methods == 7
+    of_all, of_exact = perplexity_agreement(perplexity, downstream, exact)
+    assert of_exact == rank_agreement(-np.array(perplexity[:5]), np.array(downstream[:5]))
+    assert of_exact.kendall.value == 1.0
+    assert of_all.num_methods == 7
     # 10 pairs of exact methods agree, 10 with an approximate one and the one of these do not.
-    assert found.all_methods.kendall.value == pytest.approx((10 - 11) / 21)
-    none = perplexity_agreement(perplexity, downstream, [False] * 7).exact_methods
+    assert of_all.kendall.value == pytest.approx((10 - 11) / 21)
+    none = perplexity_agreement(perplexity, downstream, [False] * 7)[1]
     assert (none.num_methods, none.kendall.value) == (0, None)
 
 
