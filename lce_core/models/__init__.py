@@ -158,7 +158,7 @@ class LanguageModel(Plugin):
 
     @property
     def max_ids(self) -> int:
-        """Return the most token ids for which the model's weights can have embeddings."""
+        """Most token ids for which the model's weights can have embeddings."""
         return self.shape.vocab_size + (0 if self.reads_config else ADDED_TOKENS)
 
     @property
@@ -171,20 +171,18 @@ class LanguageModel(Plugin):
         """Note that tables show beside the model's name and context; None for most models."""
         if not self.is_known:
             return None
-        parts = []
+        parts, kept = [], {}
         if (scaling := self.geometry.scaling) is not None:
             parts.append(f"RoPE already scaled ({scaling.rope_type})")
-        if unrotated := len(self.geometry.unrotated):
-            layers = self.shape.num_layers
-            parts.append(
-                f"methods extend {layers - unrotated} of {layers} layers; the others have no RoPE"
-            )
+        if self.geometry.unrotated:
+            kept["no RoPE"] = len(self.geometry.unrotated)
         if (local := self.local) is not None:
-            extended = self.shape.num_layers - len(local.layers)
-            parts.append(
-                f"methods extend {extended} of {self.shape.num_layers} layers; the others have a"
-                f" {local.window:,}-token window"
-            )
+            kept[f"a {local.window:,}-token window"] = len(local.layers)
+        layers = self.shape.num_layers
+        parts += [
+            f"methods extend {layers - number} of {layers} layers; the others have {what}"
+            for what, number in kept.items()
+        ]
         return "; ".join(parts) or None
 
     def resolved(self, folder: Path | None) -> Self:

@@ -55,6 +55,10 @@ _PREFIXES = {r"^(model\.)?language_model(\.model)?\.": "model."}
 class LoadedModel(LanguageModel):
     """A base model that unmodified transformers classes load from a folder or the hub."""
 
+    @property
+    def local(self) -> LocalLayers | None:
+        return self.shape.local
+
     def check_folder(self, folder: Path) -> None:
         """Raise SpecError if the folder's config.json describes another model."""
         raise NotImplementedError
@@ -327,10 +331,6 @@ class Gemma3(StockModel):
 
     model_type = "gemma3_text"
     architecture = ARCHITECTURES[model_type]
-
-    @property
-    def local(self) -> LocalLayers | None:
-        return self.shape.local
 
     def own_keys(self) -> dict[str, Any]:
         geometry, local = self.geometry, self.shape.local

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from lce_core.errors import DataError, SpecError
 from lce_core.evidence import calls
-from lce_core.models import HubAddress, LocalLayers, ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models._stock import LoadedModel, load_weights, read_config
 from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
 from lce_core.registry import Examples, Source
@@ -144,10 +144,6 @@ class HubModel(LoadedModel):
     @property
     def shape(self) -> ModelShape:  # type: ignore[override]
         return self._facts().shape
-
-    @property
-    def local(self) -> LocalLayers | None:
-        return self.shape.local
 
     @property
     def architecture(self) -> Architecture:  # type: ignore[override]
