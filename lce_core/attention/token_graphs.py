@@ -1,18 +1,16 @@
 """Record the decoder's one-token forward pass once and replay it as CUDA graphs.
 
 A forward pass launches about forty kernels per layer, and the CPU needs longer to launch a kernel
-than the GPU to run it. Between two attention calls, every token runs the same kernels on the same
-addresses, recorded once for each batch size and RoPE table. Cache updates and attention, whose
-number of keys grows, run normally between the graphs. The numbers are those of normal passes.
+than the GPU to run it. Cache updates and attention, whose number of keys grows, run normally
+between the graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from transformers import DynamicCache
@@ -25,18 +23,15 @@ Replay = Callable[[], None]
 
 
 def can_record(device: torch.device, dtype: torch.dtype, *, has_experts: bool) -> bool:
-    """Return True if CUDA graphs can record the decoder of a model, with or without experts.
-
-    torch's grouped_mm computes experts on the GPU alone in bf16 with compute capability 9 or 10.
-    Otherwise it copies the tokens per expert to the host, which a recording forbids.
-    """
     if device.type != "cuda" or not has_experts:
         return device.type == "cuda"
+    # Only with these does torch's grouped_mm compute experts on the GPU alone. Otherwise it copies
+    # the tokens per expert to the host, which a recording forbids.
     return dtype == torch.bfloat16 and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
 class Recorder(Protocol):
-    """Interface to record a device's operations; CudaRecorder implements it for GPUs."""
+    """Interface to record a device's operations."""
 
     def aside(self) -> AbstractContextManager[None]:
         """Run the block, in which recording is allowed, between all earlier and later work."""
@@ -59,8 +54,8 @@ class CudaRecorder:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Switch to a separate CUDA stream, because the default stream cannot be captured."""
-        # torch does not reuse a memory pool once all of its graphs are freed, so take a new one.
+        # The default stream cannot be captured. torch does not reuse a memory pool once all of its
+        # graphs are freed, so take a new one.
         self._pool = torch.cuda.graph_pool_handle()
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
@@ -83,8 +78,7 @@ class CudaRecorder:
 class TokenGraphs:
     """Decode one token per text by replaying a recorded forward pass.
 
-    The pass is recorded again when the batch size or the RoPE table changes. `decoder` needs an
-    attention function of `lce_core.attention.registered`.
+    `decoder` needs an attention function of `lce_core.attention.registered`.
     """
 
     def __init__(self, decoder: Any, rotary: RequestRotary, recorder: Recorder) -> None:
@@ -119,16 +113,15 @@ class TokenGraphs:
         return self._pass.of(ids, cache)
 
     def _record(self, ids: torch.Tensor, cache: PreallocatedCache) -> _Pass:
-        positions = ids.new_full(ids.shape, cache.get_seq_length())
-        recorded = _Pass(ids.clone(), positions)
-        recorded.kept.append(self._rotary.constants(ids.device))
-        stand_in = _RecordingCache(cache, recorded, self._recorder)
+        ids, positions = ids.clone(), ids.new_full(ids.shape, cache.get_seq_length())
+        frequencies = self._rotary.constants(ids.device)
+        stand_in = _RecordingCache(cache, self._recorder)
         with self._recorder.aside(), self._rotary.without_position_check():
             self._recorder.begin()
             try:
                 decoded = self._decoder(
-                    input_ids=recorded.ids,
-                    position_ids=recorded.positions,
+                    input_ids=ids,
+                    position_ids=positions,
                     past_key_values=stand_in,
                     use_cache=True,
                 )
@@ -137,77 +130,63 @@ class TokenGraphs:
                 with suppress(RuntimeError):
                     self._recorder.end()
                 raise
-            recorded.last = self._recorder.end()
-            recorded.result = decoded.last_hidden_state
-        return recorded
+            last, result = self._recorder.end(), decoded.last_hidden_state
+        return _Pass(ids, positions, stand_in.calls, last, result, frequencies)
 
 
-@dataclass
 class _Call:
-    """One attention call of a recorded pass: its tensors, and the graph to replay before it."""
+    """One layer's attention in a recorded pass, which runs between two graphs.
+
+    It takes the place of the layer's keys and values during the recording: `over_caches` calls
+    `postpone` instead of computing attention.
+    """
 
     before: Replay
-    layer: int
     query: torch.Tensor
-    keys: torch.Tensor
-    values: torch.Tensor
     attend: Attend
     output: torch.Tensor
-    """Buffer that receives the output of attention; the next graph reads this buffer."""
+    """Buffer (batch, 1, heads, head_dim) for the output of attention; the next graph reads it."""
+
+    def __init__(
+        self, recorder: Recorder, layer: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> None:
+        self.recorder, self.layer, self.keys, self.values = recorder, layer, keys, values
+
+    def postpone(self, query: torch.Tensor, attend: Attend) -> torch.Tensor:
+        self.query, self.attend = query, attend
+        self.output = query.new_empty(len(query), 1, query.shape[1], self.values.shape[-1])
+        self.before = self.recorder.end()
+        self.recorder.begin()
+        return self.output
+
+    def replay(self, cache: PreallocatedCache) -> None:
+        self.before()
+        held = cache.update(self.keys, self.values, self.layer)
+        self.output.copy_(self.attend(self.query, *held)[0])
 
 
-@dataclass
-class _Pass:
+class _Pass(NamedTuple):
     ids: torch.Tensor
     positions: torch.Tensor
-    calls: list[_Call] = field(default_factory=list)
-    kept: list[object] = field(default_factory=list)
-    """Tensors that the graphs read. Without these references Python would free them."""
-    last: Replay | None = None
-    result: torch.Tensor | None = None
+    calls: list[_Call]
+    last: Replay
+    result: torch.Tensor
+    frequencies: torch.Tensor
+    """The graphs read this tensor, which Python would free without a reference."""
 
     def of(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
-        assert self.last is not None
-        assert self.result is not None
         self.ids.copy_(ids)
         self.positions.fill_(cache.get_seq_length())
         for call in self.calls:
-            call.before()
-            held = cache.update(call.keys, call.values, call.layer)
-            call.output.copy_(call.attend(call.query, *held)[0])
+            call.replay(cache)
         self.last()
         return self.result.clone()
-
-
-class Postponed:
-    """Placeholder for a layer's keys and values while a forward pass is recorded.
-
-    `over_caches` calls `attend` instead of computing attention, so one graph ends before the
-    attention and the next starts after it.
-    """
-
-    def __init__(
-        self, cache: _RecordingCache, layer: int, keys: torch.Tensor, values: torch.Tensor
-    ) -> None:
-        self._cache, self._layer, self._keys, self._values = cache, layer, keys, values
-
-    def attend(self, query: torch.Tensor, attend: Attend) -> torch.Tensor:
-        """End the current graph, note this attention call, and start the next graph.
-
-        Returns the buffer (batch, 1, heads, head_dim) into which each replay writes the output.
-        """
-        recorder, calls = self._cache.recorder, self._cache.recorded.calls
-        output = query.new_empty(len(query), 1, query.shape[1], self._values.shape[-1])
-        own = (self._layer, query, self._keys, self._values, attend, output)
-        calls.append(_Call(recorder.end(), *own))
-        recorder.begin()
-        return output
 
 
 def over_caches(attention: Attend) -> Attend:
     """Decorate an attention function for transformers so that it accepts this package's caches.
 
-    `key` may then be a tuple of cache layers (`RaggedCache`), or a `Postponed` during a recording.
+    `key` may then be a tuple of cache layers (`RaggedCache`), or a `_Call` during a recording.
     """
 
     @wraps(attention)
@@ -225,9 +204,9 @@ def over_caches(attention: Attend) -> Attend:
                 for some, layer in zip(groups_of(query, key), key, strict=True)
             ]
             return torch.cat(parts), None
-        if isinstance(key, Postponed):
+        if isinstance(key, _Call):
             attend = partial(wrapped, module, attention_mask=attention_mask, **kwargs)
-            return key.attend(query, attend), None
+            return key.postpone(query, attend), None
         return attention(module, query, key, value, attention_mask, **kwargs)
 
     return wrapped
@@ -236,10 +215,10 @@ def over_caches(attention: Attend) -> Attend:
 class _RecordingCache(DynamicCache):
     """Cache for the recording of a pass: has the lengths of `cache` but stores nothing."""
 
-    def __init__(self, cache: PreallocatedCache, recorded: _Pass, recorder: Recorder) -> None:
+    def __init__(self, cache: PreallocatedCache, recorder: Recorder) -> None:
         super().__init__()
-        self.layers = cache.layers
-        self.recorded, self.recorder = recorded, recorder
+        self.layers, self.recorder = cache.layers, recorder
+        self.calls: list[_Call] = []
 
     def update(
         self,
@@ -249,6 +228,5 @@ class _RecordingCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        # In place of keys and values, so that the recorded graph ends before attention.
-        postponed = Postponed(self, layer_idx, key_states, value_states)
-        return postponed, postponed
+        self.calls.append(_Call(self.recorder, layer_idx, key_states, value_states))
+        return self.calls[-1], self.calls[-1]
