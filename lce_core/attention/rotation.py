@@ -2,8 +2,7 @@
 
 Angles are computed in float64, so positions are never rounded unless `RopeTable.positions` says so.
 Cosines and sines are stored in float32 (float64 for float64 models), which is also the precision of
-the rotation. Cosines are computed once per block of positions and shared by all layers of a
-request, as far as memory allows; float32 products exist for one block at a time.
+the rotation, and shared by all layers of a request as far as memory allows.
 """
 
 from __future__ import annotations
@@ -63,10 +62,9 @@ def cosines(angles: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, tor
 
 
 class Rotation:
-    """A function that rotates queries or keys by one RoPE table.
+    """A function that rotates queries or keys by one RoPE table, with cosines for `like`'s dtype.
 
-    The dtype of `like` determines the precision of the cosines. `part` is (index, number): queries
-    and keys belong to group `index` of `number` equal groups of the model's heads.
+    `part` is that of `lce_core.attention.inputs.AttentionInputs`.
     """
 
     def __init__(
@@ -86,8 +84,7 @@ class Rotation:
     ) -> torch.Tensor:
         """Rotate states (batch, heads, tokens, head_dim) to integer positions.
 
-        With partial rotary, the elements after the rotated pairs stay unchanged. With one base per
-        head, a key-value head uses the base that its query heads share.
+        With one base per head, a key-value head uses the base that its query heads share.
 
         Args:
           positions: a slice, whose cosines are cached; or a tensor with one position per token, one
@@ -167,7 +164,7 @@ class Rotation:
     def _of_block(
         self, block: int, size: int, places: range, group: int, device: torch.device
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        cos, sin = _KEPT.get(self._table, block, size, device, self._precise, self._part)
+        cos, sin = kept_cosines(self._table, block, size, device, self._precise, self._part)
         first, last = places[0] // group, places[-1] // group
         if group == 1 or first == last:
             rows: slice | torch.Tensor = slice(first, last + 1)
@@ -212,10 +209,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces(start: int, stop: int, group: int, shift: int, size: int) -> Iterator[_Piece]:
-    """Split tokens start..stop - 1 into pieces that each need one block of `size` cosines.
-
-    The token at position p is rotated to p // group + shift. A piece has at most `size` tokens.
-    """
+    """Split tokens start..stop - 1 into pieces of at most `size` tokens in one block each."""
     while start < stop:
         block = (start // group + shift) // size
         before = (block * size - shift) * group
@@ -236,48 +230,32 @@ def _cosines_at(
     return cosines(angles_at(places, inv_freq[..., None, :], table.positions), dtype)
 
 
-class _Kept:
-    """Cache of the cosines and sines of blocks; drops the least recently used block first."""
+_KEPT: OrderedDict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
+"""Cosines and sines of blocks, the least recently used block first."""
 
-    def __init__(self) -> None:
-        self._blocks: OrderedDict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = (
-            OrderedDict()
-        )
 
-    @property
-    def num_bytes(self) -> int:
-        return sum(cos.nbytes + sin.nbytes for cos, sin in self._blocks.values())
-
-    def get(
-        self,
-        table: RopeTable,
-        block: int,
-        size: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        part: tuple[int, int],
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        part = part if table.inv_freq.ndim == 2 else (0, 1)
-        key = (table, block, size, device, dtype, part)
-        found = self._blocks.get(key)
-        if found is None:
-            # The cosines may be read again in training, where inference tensors are refused.
-            with torch.inference_mode(mode=False):
-                first = block * size
-                positions = torch.arange(first, first + size, dtype=torch.float64, device=device)
-                found = self._blocks[key] = _cosines_at(table, positions, dtype, part)
-            self._forget(table)
-        self._blocks.move_to_end(key)
-        return found
-
-    def _forget(self, table: RopeTable) -> None:
+def kept_cosines(
+    table: RopeTable,
+    block: int,
+    size: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    part: tuple[int, int],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    part = part if table.inv_freq.ndim == 2 else (0, 1)
+    key = (table, block, size, device, dtype, part)
+    if key not in _KEPT:
+        # The cosines may be read again in training, where inference tensors are refused.
+        with torch.inference_mode(mode=False):
+            first = block * size
+            positions = torch.arange(first, first + size, dtype=torch.float64, device=device)
+            _KEPT[key] = _cosines_at(table, positions, dtype, part)
         # With gradients, never drop this table's cosines: autograd keeps them in memory anyway, and
         # cached ones are shared by all layers.
         needed = table if torch.is_grad_enabled() else None
-        for key in [key for key in self._blocks if key[0] is not needed][:-1]:
-            if self.num_bytes <= _KEPT_BYTES:
+        for old in [old for old in _KEPT if old[0] is not needed][:-1]:
+            if sum(cos.nbytes + sin.nbytes for cos, sin in _KEPT.values()) <= _KEPT_BYTES:
                 break
-            del self._blocks[key]
-
-
-_KEPT = _Kept()
+            del _KEPT[old]
+    _KEPT.move_to_end(key)
+    return _KEPT[key]

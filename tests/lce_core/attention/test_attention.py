@@ -183,7 +183,7 @@ def test_rotation_tells_all_positions_apart_in_bfloat16():
     ones = torch.ones(1, 1, 32768, 2, dtype=torch.bfloat16)
     rotate, places = Rotation(RopeTable(np.array([1e-4])), ones), torch.arange(32768)
     made = rotate._table, ones.device, rotate._precise, (0, 1)
-    blocks = [rotation._KEPT.get(made[0], block, 1024, *made[1:]) for block in range(32)]
+    blocks = [rotation.kept_cosines(made[0], block, 1024, *made[1:]) for block in range(32)]
     cos, sin = (torch.cat(parts)[:, 0] for parts in zip(*blocks, strict=True))
     assert cos.dtype == torch.float32
     assert len(torch.unique(torch.stack((cos, sin), -1), dim=0)) == 32768
