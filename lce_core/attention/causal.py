@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch.nn.attention import varlen
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import HALF, attend_causal, attend_packed, attend_window, backend
+from lce_core.attention.flash import HALF, SHARED_KEYS, attend_causal, attend_window, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
@@ -24,15 +25,12 @@ _PLANNED_TOKENS = 1024
 
 
 def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of FullCausal; differentiable without cached keys.
-
-    Inference merges sinks in by the log-sum-exp. Training needs their gradients, so it adds a key.
-    """
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
     # torch.compile can trace a dataclass as an argument, but not as the default of a field.
     key = inputs.placed(Placement(inputs.table, TRUE_POSITIONS), slice(0, length))
     sinks = inputs.sinks
+    # Only without gradients are sinks merged in by the log-sum-exp; training adds a key for them.
     if inputs.first_query or (sinks is not None and not torch.is_grad_enabled()):
         return with_sinks(attend_causal(query, key, inputs.value, inputs.scaling), sinks).output
     return attend_square(query, key, inputs.value, inputs.scaling, sinks)
@@ -82,18 +80,20 @@ def attend_documents(
 ) -> torch.Tensor:
     """Return causal attention (batch, heads, tokens, head_dim) within documents; differentiable.
 
-    `bounds` is `PackedRows.document_bounds` of the batch. No (queries, keys) mask exists.
+    `bounds` is `PackedRows.document_bounds` of the batch.
     """
     # Autocast leaves rotated queries and keys in float32.
     states = query.to(value.dtype), key.to(value.dtype), value
     if backend(value.device, value.dtype) != "torch_flash":
         return in_documents(states, bounds, partial(attend_square, scaling=scaling))
     batch, length = len(query), query.shape[2]
-    query, key, value = (one.transpose(1, 2).flatten(0, 1) for one in states)
-    rows: torch.Tensor = attend_packed(query, key, value, scaling, bounds, length).unflatten(
-        0, (batch, length)
+    rows = (one.transpose(1, 2).flatten(0, 1) for one in states)
+    sizes, window = (bounds, bounds, length, length), (-1, 0)
+    output: Any = varlen.varlen_attn(
+        *rows, *sizes, scale=scaling, window_size=window, **SHARED_KEYS
     )
-    return rows.transpose(1, 2)
+    whole: torch.Tensor = output.unflatten(0, (batch, length))
+    return whole.transpose(1, 2)
 
 
 def in_documents(
@@ -116,8 +116,7 @@ def in_documents(
 def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spread", "sdpa"]:
     """Return what computes causal attention without a mask, in which the last query sees all keys.
 
-    "flash" is `lce_core.attention.flash`, "sdpa" torch's SDPA, and "spread" SDPA with the keys and
-    values copied for each query head.
+    "spread" is SDPA with the keys and values copied for each query head.
     """
     num_queries = query.shape[2]
     if num_queries < key.shape[2]:
@@ -149,9 +148,8 @@ def sink_as_key(
 ) -> States:
     """Return queries, keys and values with the sinks as one more key, the first one.
 
-    Any attention function then includes the sinks and has gradients for them. Each head gets one
-    more element: sink / scaling in queries, 1 in the new key, 0 elsewhere. So the new key's score
-    is the sink of the query's head, also if query heads share a key; its value is 0.
+    Each head gets one more element: sink / scaling in queries, 1 in the new key, 0 elsewhere. So
+    the new key's score is the sink of the query's head, also if query heads share a key.
     """
     # Fused kernels need a multiple of 8 elements.
     more = 8
@@ -165,11 +163,7 @@ def sink_as_key(
 
 
 def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tensor:
-    """Attend from blocks of queries to the keys that any of them sees, under a mask.
-
-    Each (queries, keys) mask covers less than three windows, so memory is linear in the text. With
-    sinks, inference uses `lce_core.attention.flash`, whose log-sum-exp the sinks need.
-    """
+    """Attend from blocks of queries to the keys that any of them sees, under a mask."""
     window, first, length = scheme.window, inputs.first_query, inputs.length
     # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
     start = max(0, first - window + 1)
@@ -202,11 +196,7 @@ def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tens
 
 
 def shifted_sparse(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Fold blocks of tokens into the batch and call SDPA on them; there may be no cache.
-
-    No softmax spans two blocks, so no results are merged and SDPA's own gradients apply. Queries
-    and keys are rotated before the row is cut into blocks, so positions count from the row's start.
-    """
+    """Fold blocks of tokens into the batch and call SDPA on them; there may be no cache."""
     length, first_query = inputs.length, inputs.first_query
     assert not first_query, "a training scheme, used with a cache"
     assert scheme.group % 2 == 0, f"blocks of {scheme.group} tokens"
@@ -258,18 +248,13 @@ def _attend_shifted(
 def _attend_blocks(
     states: States, size: int, scaling: float, sinks: torch.Tensor | None
 ) -> torch.Tensor:
-    query, key, value = (_fold(part, size) for part in states)
+    # Fold blocks into the batch: (batch x blocks, heads, size, head_dim). No copy is made if memory
+    # order is (batch, tokens, heads, head_dim), as projections write it.
+    query, key, value = (
+        part.transpose(1, 2).unflatten(1, (-1, size)).flatten(0, 1).transpose(1, 2)
+        for part in states
+    )
     output = attend_square(query, key, value, scaling, sinks)
     rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
     unfolded: torch.Tensor = rows.flatten(1, 2).transpose(1, 2)
     return unfolded
-
-
-def _fold(states: torch.Tensor, size: int) -> torch.Tensor:
-    """Fold blocks into the batch: (batch x blocks, heads, size, head_dim).
-
-    No copy is made if memory order is (batch, tokens, heads, head_dim), as projections write it.
-    """
-    blocks = states.transpose(1, 2).unflatten(1, (-1, size))
-    folded: torch.Tensor = blocks.flatten(0, 1).transpose(1, 2)
-    return folded

@@ -1,14 +1,13 @@
 """Full, causal and windowed attention that also return the log-sum-exp, using only torch.
 
 Three backends compute it: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the
-CUDA flash kernel, float16 and bfloat16 from compute capability 8.0: FlashAttention-2, or the
-FlashAttention-3 that `lce_core.extension.kernels` activates) and "blocked" (matrix products over
-blocks of queries). In causal and windowed attention, query row t of T sees no key after index K - T
-+ t of K. Outputs are differentiable, the log-sum-exp is not.
+CUDA flash kernel: FlashAttention-2, or the FlashAttention-3 that `lce_core.extension.kernels`
+activates) and "blocked" (matrix products over blocks of queries). In causal and windowed attention,
+query row t of T sees no key after index K - T + t of K. Outputs are differentiable, the log-sum-exp
+is not.
 
 The CPU kernel returns a log-sum-exp of 0 for a query without visible keys and crashes on empty key
-tensors, so callers must pass at least one visible key per query. Its causal flag aligns the first
-query with the first key, so the flag is only used when there are as many queries as keys.
+tensors, so callers must pass at least one visible key per query.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SCORES = 1 << 24
 _FULL_GPU = 1 << 14
 """Number of queries times heads from which the CUDA kernel has no reason to split keys. Its blocks
 have 128 queries of one head, and an A100 has 108 multiprocessors for them, an H100 132."""
-_SHARED_KEYS: dict[str, Any] = (
+SHARED_KEYS: dict[str, Any] = (
     {"enable_gqa": True} if "enable_gqa" in signature(varlen.varlen_attn).parameters else {}
 )
 """Argument that lets query heads share keys; torch 2.11 allows it without the argument."""
@@ -60,7 +59,11 @@ def attend_all(
     """
     match backend(query.device, query.dtype):
         case "torch_flash_cpu" if query.shape[1] > key.shape[1] and query.shape[2] == 1:
-            return _group_as_queries(query, key, value, scaling)
+            # Treat query heads that share a key-value head as queries of one head. The CPU kernel
+            # would otherwise read the shared keys once per query head.
+            grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
+            part = _flash_cpu(grouped, key, value, scaling)
+            return Partial(part.output.reshape(query.shape), part.lse.reshape(query.shape[:3]))
         case "torch_flash_cpu":
             return _flash_cpu(query, key, value, scaling)
         case "torch_flash":
@@ -79,8 +82,8 @@ def attend_causal(
     kernel = backend(query.device, query.dtype)
     if kernel == "torch_flash":
         return _flash_cuda(query, key, value, scaling, causal=True)
-    # Split the keys: the first K - T are visible to every query, the rest form a causal square,
-    # which is the only causal shape that the CPU kernel supports.
+    # Split the keys: the first K - T are visible to every query, the rest form a causal square. The
+    # CPU kernel supports no other causal shape: its flag aligns the first query and the first key.
     attend = _flash_cpu if kernel == "torch_flash_cpu" else _blocked
     square = attend(query, key[:, :, earlier:], value[:, :, earlier:], scaling, causal=True)
     if earlier == 0:
@@ -101,35 +104,6 @@ def attend_window(
     if backend(query.device, query.dtype) == "torch_flash":
         return _flash_cuda(query, key, value, scaling, window=window)
     return _window_by_blocks(query, key, value, scaling, window)
-
-
-def attend_packed(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    bounds: torch.Tensor,
-    longest: int,
-) -> torch.Tensor:
-    """Return causal attention within documents, by CUDA's flash kernel; differentiable.
-
-    Tensors are (tokens, heads, head_dim). `bounds` (documents + 1,) int32 has the start of each
-    document and the end of the last one; no document has more than `longest` tokens.
-    """
-    output = varlen.varlen_attn(
-        query,
-        key,
-        value,
-        bounds,
-        bounds,
-        longest,
-        longest,
-        scale=scaling,
-        window_size=(-1, 0),
-        **_SHARED_KEYS,
-    )
-    assert isinstance(output, torch.Tensor), "no log-sum-exp was requested"
-    return output
 
 
 def _window_by_blocks(
@@ -172,11 +146,10 @@ def _bands(
     scaling: float,
     band: torch.Tensor,
 ) -> Partial:
-    """Attend from consecutive blocks of queries, all under the same mask.
+    """Attend from consecutive blocks of queries, all under the same mask `band` (rows, columns).
 
-    `band` is the mask (rows, columns) of one block. The keys of block n start at index n * rows.
-    The blocks' keys are overlapping views along a batch dimension, so one call computes many blocks
-    on all threads without copying keys.
+    The keys of block n start at index n * rows: overlapping views along a batch dimension, so one
+    call computes many blocks on all threads without copying keys.
     """
     batch, heads, num_queries, _ = query.shape
     rows, span = band.shape
@@ -226,18 +199,6 @@ def _masked(
     return _softmax(query, key, value, scaling, mask)
 
 
-def _group_as_queries(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-) -> Partial:
-    """Attend from one token; treat query heads that share a key-value head as queries of one head.
-
-    The CPU kernel would otherwise read the shared keys once per query head.
-    """
-    grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
-    part = _flash_cpu(grouped, key, value, scaling)
-    return Partial(part.output.reshape(query.shape), part.lse.reshape(query.shape[:3]))
-
-
 def _flash_cpu(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -265,15 +226,25 @@ def _flash_cuda(
 ) -> Partial:
     """Call the CUDA flash kernel; causal and windowed attention align the last query and key."""
     left, right = (-1, 0 if causal else -1) if window is None else (window - 1, 0)
+    states = [part.transpose(1, 2) for part in (query, key, value)]
     if len(query) == 1 and query.shape[1] * query.shape[2] >= _FULL_GPU:
-        return _varlen_cuda(query, key, value, scaling, (left, right))
+        output, lse = varlen.varlen_attn(
+            *(part[0] for part in states),
+            _bounds(query.shape[2], query.device),
+            _bounds(key.shape[2], key.device),
+            query.shape[2],
+            key.shape[2],
+            return_aux=varlen.AuxRequest(lse=True),
+            scale=scaling,
+            window_size=(left, right),
+            **SHARED_KEYS,
+        )
+        return Partial(output.transpose(0, 1)[None], lse[None])
     # Private, because no public function returns the log-sum-exp and splits the keys of few queries
     # over the GPU. `varlen_attn` runs such queries on a few multiprocessors, and needs a copy of
     # the cache if there are several texts.
     output, lse = torch.ops.aten._flash_attention_forward.default(
-        query.transpose(1, 2),
-        key.transpose(1, 2),
-        value.transpose(1, 2),
+        *states,
         cum_seq_q=None,
         cum_seq_k=None,
         max_q=query.shape[2],
@@ -286,30 +257,6 @@ def _flash_cuda(
         window_size_right=right,
     )[:2]
     return Partial(output.transpose(1, 2), lse)
-
-
-def _varlen_cuda(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    window: tuple[int, int],
-) -> Partial:
-    num_queries, num_keys = query.shape[2], key.shape[2]
-    output, lse = varlen.varlen_attn(
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        _bounds(num_queries, query.device),
-        _bounds(num_keys, key.device),
-        num_queries,
-        num_keys,
-        return_aux=varlen.AuxRequest(lse=True),
-        scale=scaling,
-        window_size=window,
-        **_SHARED_KEYS,
-    )
-    return Partial(output.transpose(0, 1)[None], lse[None])
 
 
 @lru_cache(maxsize=16)
