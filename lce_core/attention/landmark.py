@@ -12,13 +12,10 @@ earlier blocks. "Tokens of b" excludes the landmark, which is never visible itse
 softmax gives the same weights if the gate s[landmark of b] - logsumexp of s over tokens of b is
 added to the scores of b.
 
-The (queries, keys) scores are affordable for training sequences of a few hundred tokens.
-
 At inference (`block_retrieval`), the text is cut into chunks at fixed positions. Within its chunk a
 query attends as in training. From the blocks before the chunk, each query and head selects the
 `top_k` blocks whose landmarks score highest, and also attends to their tokens, weighted by the
-landmarks. Chunks do not depend on how the text is split into forward passes, so all splits give the
-same numbers.
+landmarks. Chunks do not depend on how the text is split into forward passes.
 
 Positions come from `top_k + 1` slots of one block each, followed by the chunk, so no distance
 exceeds those of training. While landmarks are compared, the `top_k` most recent blocks occupy slots
@@ -32,10 +29,9 @@ rounded once to float32; of equal scores the earlier block wins. In the first la
 are identical, so blocks in slot 0 always tie. In lower precision the choice would depend on the
 order of summation, which changes with the split into forward passes.
 
-Queries are processed in segments of chunks, so memory is linear in the text and no (queries, keys)
-tensor exists. Gathering the selected blocks for every query would copy each block many times.
-Instead, queries are sorted by block and cut into tiles that read one block, with two small matrix
-products each (`read_blocks`).
+Gathering the selected blocks for every query would copy each block many times. Instead, queries are
+sorted by block and cut into tiles that read one block, with two small matrix products each
+(`read_blocks`).
 """
 
 from __future__ import annotations
@@ -46,7 +42,6 @@ from lce_core.attention.chunks import Run, runs
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
-from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
 """Maximum number of tensor elements (scores and states) in memory at one time: 64 MiB in float32. A
@@ -72,10 +67,9 @@ def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.T
 
 
 def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Tensor:
-    """Return scores whose softmax is the grouped softmax; -inf for landmarks and later tokens.
+    """Return scores (..., queries, keys) whose softmax is the grouped softmax.
 
-    `scores` are (..., queries, keys): row t is the query at position first_query + t, column j the
-    key at position j. Position 0 must be the first token of a block.
+    Scores of landmarks and later tokens become -inf. Position 0 must be the first token of a block.
     """
     num_queries, num_keys = scores.shape[-2:]
     places = torch.arange(first_query, first_query + num_queries, device=scores.device)[:, None]
@@ -95,7 +89,7 @@ def block_retrieval(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Te
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
     rotate = Rotation(inputs.table, query)
-    memory = _Memory(scheme, key, value, inputs.table, rotate, scaling)
+    memory = _Memory(scheme, inputs, rotate)
     # Numbers per query: scores of landmarks and of the chunk, and for each selected block its
     # scores and three states.
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
@@ -126,24 +120,16 @@ def block_retrieval(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Te
 class _Memory:
     """All blocks before the text's last chunk; a query selects only blocks before its own chunk."""
 
-    def __init__(
-        self,
-        scheme: BlockRetrieval,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        table: RopeTable,
-        rotate: Rotation,
-        scaling: float,
-    ) -> None:
-        self.scheme, self.rotate, self.scaling = scheme, rotate, scaling
-        block = scheme.block
+    def __init__(self, scheme: BlockRetrieval, inputs: AttentionInputs, rotate: Rotation) -> None:
+        self.scheme, self.rotate, self.scaling = scheme, rotate, inputs.scaling
+        block, key, value = scheme.block, inputs.key, inputs.value
         before = (key.shape[2] - 1) // scheme.chunk * scheme.chunk
         self.num_blocks = before // block
         self.keys = key[:, :, :before].unflatten(2, (-1, block))
         self.values = value[:, :, :before].unflatten(2, (-1, block))
         landmarks = self.keys[..., -1, :].double()
         last = torch.full((1,), block - 1, device=key.device)
-        self.landmarks = Rotation(table, landmarks)(landmarks, last)
+        self.landmarks = Rotation(inputs.table, landmarks)(landmarks, last)
 
     def read(self, query: torch.Tensor, segment: Run) -> tuple[torch.Tensor, torch.Tensor]:
         """Select `top_k` blocks for each query by their landmarks' scores; attend to each block.
@@ -231,7 +217,6 @@ def read_blocks(
         rotated by the query's distance from the start of that block.
       picks: (batch, kv_heads, ..., picks) index of the selected block, -1 for none.
       keys: (batch, kv_heads, blocks, block, head_dim), unrotated, a block's landmark last.
-      values: same shape as keys.
 
     Returns:
       The scores of the blocks' landmarks, -inf where no block was selected; and the attention
