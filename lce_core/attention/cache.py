@@ -1,8 +1,7 @@
 """Key-value caches that append in place to preallocated memory.
 
 transformers' DynamicCache concatenates old and new states for every token, which moves the whole
-cache three times while attention reads it once. These caches also store the rotated keys of
-attention schemes (`lce_core.attention.placement`).
+cache three times while attention reads it once.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from lce_core.attention.placement import PlacedKeys, Placement
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values of one layer, appended in place to preallocated memory.
-
-    `capacity` is the number of tokens for which the first `update` allocates; longer texts grow it.
-    """
+    """Keys and values of one layer, also rotated; memory grows beyond `capacity` tokens."""
 
     keys: Any
     values: Any
@@ -36,10 +32,7 @@ class PreallocatedLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Append states (batch, kv_heads, tokens, head_dim) of the next tokens.
-
-        Returns (self, self) as keys and values, so that attention functions can call `placed`.
-        """
+        """Append states (batch, kv_heads, tokens, head_dim); return (self, self)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
@@ -92,20 +85,17 @@ class PreallocatedLayer(DynamicLayer):
 
 
 class PreallocatedCache(DynamicCache):
-    """A DynamicCache whose layers append in place to preallocated memory.
+    """A cache that passes PreallocatedLayer objects to attention in place of keys and values.
 
-    Attention functions receive PreallocatedLayer objects in place of keys and values. `capacity` is
-    the number of tokens to allocate: prompt plus expected answer.
+    `capacity` is the number of tokens to allocate: prompt plus expected answer.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
-        made: Any = partial(PreallocatedLayer, capacity)
-        self.layer_class_to_replicate = made
+        self.layer_class_to_replicate: Any = partial(PreallocatedLayer, capacity)
 
     @property
     def num_texts(self) -> int:
-        """Number of texts in the batch; available after the first `update`."""
         layer: Any = self.layers[0]
         return len(layer.keys)
 
@@ -136,8 +126,7 @@ class RaggedCache(DynamicCache):
     ) -> tuple[Any, Any]:
         """Append states (texts, kv_heads, 1, head_dim) to the inner caches of their texts.
 
-        Returns layer `layer_idx` of each inner cache, twice: as keys and as values. An attention
-        function decorated with `over_caches` then runs once per inner cache.
+        Returns layer `layer_idx` of each inner cache, twice, for `over_caches`.
         """
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
@@ -156,7 +145,7 @@ class RaggedCache(DynamicCache):
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the longest text's sizes; transformers builds no mask for single queries."""
+        # transformers builds no mask for single queries.
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)
 

@@ -31,10 +31,7 @@ class Partial(NamedTuple):
 
 
 def merge(first: Partial, second: Partial) -> Partial:
-    """Return attention over the union of two disjoint key sets, for the same queries.
-
-    Refuses outputs with gradients: torch does not propagate them through the log-sum-exp.
-    """
+    """Return attention over the union of two disjoint key sets, for the same queries."""
     output = _mixed(first, second).to(first.output.dtype)
     return Partial(output, torch.logaddexp(first.lse, second.lse))
 
@@ -75,6 +72,7 @@ def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> torch.
 
     Its dtype is that of the log-sum-exps; `in_place` reuses a first output of that dtype.
     """
+    # torch propagates no gradients through the log-sum-exp.
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"
     # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without

@@ -39,27 +39,21 @@ def positions(line: Line, tokens: slice, device: torch.device) -> torch.Tensor:
 class Placement:
     """Rule for the rotation of keys: each key is rotated to its position on a line.
 
-    With a ceiling, it is rotated backwards by the ceiling minus this position instead; with a
-    period, the key at position p is rotated to p % period, and the other fields must be left at
-    their defaults. Equal placements give bitwise equal rotated keys, no matter how many keys one
-    call rotates.
+    Equal placements give bitwise equal rotated keys, no matter how many keys one call rotates.
     """
 
     table: RopeTable
     """Placements with different table objects are unequal."""
     line: Line = TRUE_POSITIONS
     ceiling: int | None = None
-    """Position of all queries, which stay unrotated, while keys are rotated backwards."""
+    """Position of all queries, which stay unrotated: keys are rotated back by the difference."""
     period: int | None = None
-    """Number of tokens after which positions start again at 0; None for positions that go on."""
+    """Number of tokens after which positions start again at 0, only without line and ceiling."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
     ) -> torch.Tensor:
-        """Return the keys (batch, kv_heads, tokens, head_dim) at positions `seen`, rotated.
-
-        `part` is (index, number): the keys belong to one of `number` equal groups of heads.
-        """
+        """Return the keys (batch, kv_heads, tokens, head_dim) at positions `seen`, rotated."""
         rotation = Rotation(self.table, keys, part)
         if not self.table.rotates:
             return keys
@@ -76,10 +70,7 @@ class Placement:
 
 
 class PlacedKeys:
-    """Cache of the rotated keys of a growing text; decoding rotates only the new keys.
-
-    The requested range may move on like a window; if memory is full, keys before it are dropped.
-    """
+    """Cache of the rotated keys of a growing text; requests may cover a moving window."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -87,9 +78,9 @@ class PlacedKeys:
         self._room: torch.Tensor | None = None
 
     def get(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
-        """Return the keys at positions `seen`, rotated: a view that is valid until the next call.
+        """Return those of the text's keys at positions `seen`, rotated, valid until the next call.
 
-        `keys` are the whole text's; `capacity` is the expected length of the finished text.
+        `capacity` is the expected length of the finished text.
         """
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start

@@ -1,16 +1,9 @@
 """The attention functions that transformers calls, for attention schemes and for stock attention.
 
-Importing this module registers them with AttentionInterface, and their mask functions with
-AttentionMaskInterface. Without a mask function for schemes, transformers would silently ignore
-padding and packed documents; this one raises SpecError for both.
-
 Models without schemes use transformers' SDPA attention, but without an attention mask for tokens
 that follow a cache. transformers builds a mask for every chunk of tokens that follows cached
 tokens, because SDPA's causal flag aligns the first query with the first key. CUDA's flash and cuDNN
-kernels refuse masks, and the CPU kernel computes the masked scores anyway. Where
-`lce_core.attention.causal.kernel_for` chooses another kernel than SDPA, that one computes the
-attention. All other passes call transformers' function. `TORCH_FLASH` restricts SDPA to torch's
-flash kernel; `PACKAGE` calls the flash-attn package.
+kernels refuse masks, and the CPU kernel computes the masked scores anyway.
 """
 
 from __future__ import annotations
@@ -60,7 +53,7 @@ def _attention(
     s_aux: torch.Tensor | None = None,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
-    """Run the attention scheme that the module stores as `lce_scheme`; transformers calls this.
+    """Run the attention scheme that the module stores as `lce_scheme`.
 
     Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
     `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks. If
@@ -121,11 +114,8 @@ def _refuse_dropout(dropout: float) -> None:
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Return the smallest number of groups of heads whose temporary tensors keep the limit.
-
-    Groups are computed one after the other: rotated queries, two outputs to merge and, without a
-    cache, rotated keys. Layers of this size run no slower in groups.
-    """
+    """Return the smallest number of groups of heads whose temporary tensors keep the limit."""
+    # Rotated queries, two outputs to merge and, without a cache, rotated keys.
     states = 4 * inputs.query.nbytes
     if inputs.held is None:
         states += 2 * inputs.key.nbytes
@@ -166,8 +156,9 @@ def _mask(
 ) -> None:
     """Return None, because attention schemes need no mask; refuse padding and packed documents.
 
-    `local_size` is the window of the masks that a model with sliding layers makes. Its mask for
-    full layers, of the same pass, shows whether documents are packed.
+    Without this function, transformers would silently ignore both. `local_size` is the window of
+    the masks that a model with sliding layers makes; its mask for full layers, of the same pass,
+    shows whether documents are packed.
     """
     padded = attention_mask is not None and not bool(attention_mask.all())
     packed = mask_function is not causal_mask_function and local_size is None
@@ -197,7 +188,6 @@ def _stock_attention(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
     dropout = kwargs.get("dropout", 0.0)
     if (bounds := getattr(module, "lce_documents", None)) is not None:
         _refuse_dropout(dropout)
@@ -231,11 +221,8 @@ def _with_package(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Compute one layer's attention with the flash-attn package, which takes no mask.
-
-    transformers' own call looks for packed documents in every layer, which waits for the GPU and
-    cannot be left out of recorded token graphs.
-    """
+    # transformers' own call of the package looks for packed documents in every layer, which waits
+    # for the GPU and cannot be left out of recorded token graphs.
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is not None or getattr(module, "lce_documents", None) is not None:

@@ -3,13 +3,9 @@
 The module replaces the model's own one. Its table is a plain float64 attribute, not a buffer, so
 casting or saving the model keeps it.
 
-`keep_precision` patches layers so that they rotate queries and keys in the cosines' precision. In
-most architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into
-float32. The patched function computes products and sums in float32 and rounds once to the dtype of
-queries and keys, like `lce_core.attention.rotation`. It replaces `apply_rotary_pos_emb` in the
-model's module, because layers offer no other hook. It calls the stock function if cosines and
-queries have the same dtype, as in most stock models, and under autocast, which rounds the attention
-inputs anyway.
+In most architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into
+float32. A layer that `keep_precision` has patched computes products and sums in float32 and rounds
+once to the dtype of queries and keys, like `lce_core.attention.rotation`.
 """
 
 from __future__ import annotations
@@ -38,7 +34,7 @@ class RequestRotary(nn.Module):
     """Rotary embedding that returns the cosines and sines of the current request's RoPE table.
 
     `identity` makes `forward` return cos = 1 and sin = 0, for attention schemes, which rotate
-    inside attention. Queries, keys and the cache then stay unrotated.
+    inside attention.
     """
 
     def __init__(self, rotary_dim: int, *, identity: bool) -> None:
@@ -55,7 +51,7 @@ class RequestRotary(nn.Module):
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
         self.repeats_cosines = False
-        """True makes `forward` give each cosine twice in a row (`Architecture.repeats_cosines`)."""
+        """`Architecture.repeats_cosines`: `forward` gives each cosine twice in a row."""
         self.rest_factor = 1.0
         """Factor of elements that are not rotated. It undoes the attention factor of a base model
         that transformers applies to rotated elements alone."""
@@ -72,7 +68,7 @@ class RequestRotary(nn.Module):
     ) -> None:
         """Receive the seeds (rows,) and positions (rows, tokens) of the next pass's training rows.
 
-        Positions of None are 0, 1, 2, ... Subclasses draw a row's random parameters from its seed.
+        Subclasses draw a row's random parameters from its seed.
         """
         self._rows = positions
 
@@ -107,12 +103,10 @@ class RequestRotary(nn.Module):
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor, _layer_type: str | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosine and sine (batch or 1, tokens, rotary_dim).
+        """Return cosine and sine (batch or 1, tokens, rotary_dim), at least float32.
 
-        Both are at least float32, and layers rotate in this dtype (`keep_precision`).
         With `identity` or `stock_precision` they have the dtype of `x`, with `identity` the shape
-        (1, 1, rotary_dim). Raises SpecError before the first `begin`, if positions exceed the
-        request, or if they are not consecutive under `identity`.
+        (1, 1, rotary_dim).
         """
         if self.table is None:
             raise SpecError(

@@ -1,7 +1,6 @@
 """Kernel of NearAndFar: attention to a window of recent tokens, merged with that to farther keys.
 
-No key is scored twice, and no (queries, keys) tensor exists. The window costs queries x window
-pairs. Far keys cost queries x first tokens if only these are visible, else causal attention.
+No key is scored twice, and no (queries, keys) tensor exists.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ def attend_near_and_far(window: int, far: FarKernel, inputs: AttentionInputs) ->
 
 
 def _merge_later(near: Partial, position: int, far: FarKernel, inputs: AttentionInputs) -> None:
-    """Merge what `far` returns into the results of the queries from `position` on, if any."""
     row = max(0, position - inputs.first_query)
     if inputs.length > position:
         later = replace(
@@ -116,10 +114,9 @@ def _slowed(table: RopeTable, slow: int) -> RopeTable:
 def _attend_first_tokens(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:
     """Attend to those of the first tokens of the text that lie before the window.
 
-    `later` has the queries from position `window` on and the keys of all tokens. The query at
-    position window + n sees n + 1 of the first tokens, at most all of them. Most queries see all,
-    and are at the end of their line: rotating the few keys back by this position is cheaper than
-    rotating these queries.
+    The query at position window + n sees n + 1 of the first tokens, at most all of them. Most
+    queries see all, and are at the end of their line: rotating the few keys back by this position
+    is cheaper than rotating these queries.
     """
     query, first, num_keys, table = later.query, later.first_query, far.first, later.table
     assert num_keys is not None
