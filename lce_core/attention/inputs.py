@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from lce_core.attention.cache import PreallocatedLayer
 from lce_core.attention.placement import Placement
@@ -17,11 +18,11 @@ from lce_core.rope import RopeTable
 class AttentionInputs:
     """One layer's queries, keys and values before rotation, and the request's RoPE table."""
 
-    query: torch.Tensor
+    query: Tensor
     """(batch, heads, queries, head_dim)"""
-    key: torch.Tensor
+    key: Tensor
     """(batch, kv_heads, keys, head_dim), including cached keys."""
-    value: torch.Tensor
+    value: Tensor
     """(batch, kv_heads, keys, head_dim)"""
     table: RopeTable
     """RoPE table of the current request; covers all heads even if `part` selects some of them."""
@@ -32,7 +33,7 @@ class AttentionInputs:
     held: PreallocatedLayer | None = None
     """Key-value cache of this layer for all heads, which also stores rotated keys."""
     layer: int = 0
-    sinks: torch.Tensor | None = None
+    sinks: Tensor | None = None
     """(heads,) learned logits, one more term of each head's softmax that has no value."""
     part: tuple[int, int] = (0, 1)
     """(index, number): the tensors hold group `index` of `number` equal groups of heads."""
@@ -41,7 +42,7 @@ class AttentionInputs:
     def length(self) -> int:
         return self.key.shape[2]
 
-    def sharpened(self, factors: Callable[[torch.Tensor], torch.Tensor]) -> AttentionInputs:
+    def sharpened(self, factors: Callable[[Tensor], Tensor]) -> AttentionInputs:
         """Multiply each query by `factors` of the number of tokens up to it (queries,), float64."""
         counts = torch.arange(
             self.first_query + 1, self.length + 1, dtype=torch.float64, device=self.query.device
@@ -53,7 +54,7 @@ class AttentionInputs:
     def rotation(self, table: RopeTable | None = None) -> Rotation:
         return Rotation(table or self.table, self.query, self.part)
 
-    def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
+    def placed(self, placement: Placement, seen: slice) -> Tensor:
         """Return keys (batch, kv_heads, seen, head_dim), rotated, from the cache if possible."""
         if self.held is None or not placement.table.rotates:
             return placement.rotate(self.key[:, :, seen], seen, self.part)

@@ -58,7 +58,6 @@ class Line:
     times: int = 1
 
     def at(self, token: int) -> tuple[int, ...]:
-        """Return the token's position, or its position for each frequency pair."""
         pairs = zip(self.group, self.shift, strict=True)
         places = (token * self.times // group + shift for group, shift in pairs)
         return tuple(place if self.most is None else min(place, self.most) for place in places)
@@ -150,10 +149,7 @@ class GroupedNeighbour(NearAndFar):
 
 @dataclass(frozen=True)
 class CacheSinks(NearAndFar):
-    """A window of recent tokens and the first tokens, at positions counted inside the cache.
-
-    The real key-value cache stores all tokens: StreamingLLM's scores without its smaller memory.
-    """
+    """StreamingLLM's scores, at positions counted in its cache; the real cache has all tokens."""
 
     num_sinks: int
     """Number of tokens at the start of the text that stay in the cache."""

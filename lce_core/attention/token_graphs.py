@@ -13,12 +13,13 @@ from functools import partial, wraps
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache
 
 from lce_core.attention.cache import PreallocatedCache, groups_of
 from lce_core.attention.rotary import RequestRotary
 
-Attend = Callable[..., tuple[torch.Tensor, None]]
+Attend = Callable[..., tuple[Tensor, None]]
 Replay = Callable[[], None]
 
 
@@ -76,10 +77,7 @@ class CudaRecorder:
 
 
 class TokenGraphs:
-    """Decode one token per text by replaying a recorded forward pass.
-
-    `decoder` needs an attention function of `lce_core.attention.registered`.
-    """
+    """Decode one token per text by replaying a recorded forward pass."""
 
     def __init__(self, decoder: Any, rotary: RequestRotary, recorder: Recorder) -> None:
         self._decoder, self._rotary, self._recorder = decoder, rotary, recorder
@@ -89,19 +87,15 @@ class TokenGraphs:
         self.replayed_tokens = 0
         """Tokens of replayed passes, which call no module and thus none of its hooks."""
 
-    def states(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
-        """Return the last hidden states (batch, 1, hidden_size) of each text's next token.
-
-        `ids` are (batch, 1). The first call is not recorded, because libraries allocate permanent
-        workspaces in it. The cache, with at least one token of each text, is extended in place.
-        Raises SpecError if texts would become longer than the request.
-        """
+    def states(self, ids: Tensor, cache: PreallocatedCache) -> Tensor:
+        """Return the last hidden states (batch, 1, hidden_size) of the next tokens (batch, 1)."""
         self._rotary.check_length(cache.get_seq_length() + 1)
+        # The first call is not recorded, because libraries allocate permanent workspaces in it.
         if not self._is_warm:
             with self._recorder.aside():
                 decoded = self._decoder(input_ids=ids, past_key_values=cache, use_cache=True)
             self._is_warm = True
-            warm: torch.Tensor = decoded.last_hidden_state
+            warm: Tensor = decoded.last_hidden_state
             return warm
         key = (len(ids), *self._rotary.table_key())
         if self._pass is None or self._key != key:
@@ -112,7 +106,7 @@ class TokenGraphs:
             self.replayed_tokens += len(ids)
         return self._pass.of(ids, cache)
 
-    def _record(self, ids: torch.Tensor, cache: PreallocatedCache) -> _Pass:
+    def _record(self, ids: Tensor, cache: PreallocatedCache) -> _Pass:
         ids, positions = ids.clone(), ids.new_full(ids.shape, cache.get_seq_length())
         frequencies = self._rotary.constants(ids.device)
         stand_in = _RecordingCache(cache, self._recorder)
@@ -142,17 +136,15 @@ class _Call:
     """
 
     before: Replay
-    query: torch.Tensor
+    query: Tensor
     attend: Attend
-    output: torch.Tensor
+    output: Tensor
     """Buffer (batch, 1, heads, head_dim) for the output of attention; the next graph reads it."""
 
-    def __init__(
-        self, recorder: Recorder, layer: int, keys: torch.Tensor, values: torch.Tensor
-    ) -> None:
+    def __init__(self, recorder: Recorder, layer: int, keys: Tensor, values: Tensor) -> None:
         self.recorder, self.layer, self.keys, self.values = recorder, layer, keys, values
 
-    def postpone(self, query: torch.Tensor, attend: Attend) -> torch.Tensor:
+    def postpone(self, query: Tensor, attend: Attend) -> Tensor:
         self.query, self.attend = query, attend
         self.output = query.new_empty(len(query), 1, query.shape[1], self.values.shape[-1])
         self.before = self.recorder.end()
@@ -166,15 +158,15 @@ class _Call:
 
 
 class _Pass(NamedTuple):
-    ids: torch.Tensor
-    positions: torch.Tensor
+    ids: Tensor
+    positions: Tensor
     calls: list[_Call]
     last: Replay
-    result: torch.Tensor
-    frequencies: torch.Tensor
+    result: Tensor
+    frequencies: Tensor
     """The graphs read this tensor, which Python would free without a reference."""
 
-    def of(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
+    def of(self, ids: Tensor, cache: PreallocatedCache) -> Tensor:
         self.ids.copy_(ids)
         self.positions.fill_(cache.get_seq_length())
         for call in self.calls:
@@ -184,20 +176,17 @@ class _Pass(NamedTuple):
 
 
 def over_caches(attention: Attend) -> Attend:
-    """Decorate an attention function for transformers so that it accepts this package's caches.
-
-    `key` may then be a tuple of cache layers (`RaggedCache`), or a `_Call` during a recording.
-    """
+    """Decorate an attention function for transformers so that it accepts this package's caches."""
 
     @wraps(attention)
     def wrapped(
         module: Any,
-        query: torch.Tensor,
+        query: Tensor,
         key: Any,
         value: Any,
-        attention_mask: torch.Tensor | None,
+        attention_mask: Tensor | None,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, None]:
+    ) -> tuple[Tensor, None]:
         if isinstance(key, tuple):
             parts = [
                 wrapped(module, some, layer, layer, attention_mask, **kwargs)[0]
@@ -222,8 +211,8 @@ class _RecordingCache(DynamicCache):
 
     def update(
         self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
+        key_states: Tensor,
+        value_states: Tensor,
         layer_idx: int,
         *_: Any,
         **__: Any,
