@@ -156,7 +156,7 @@ class HubModel(LoadedModel):
         return HubAddress(self.repo, self.revision)
 
     def identity(self) -> dict[str, Any]:
-        """Leave out the label, which may change without changing any step id."""
+        # A model may be renamed.
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
@@ -174,7 +174,6 @@ class HubModel(LoadedModel):
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the tokenizer; raise DataError also if its ids exceed the vocabulary."""
         loaded = super().tokenizer(folder)
         for token in (loaded.bos_token_id, loaded.eos_token_id):
             if token is not None and token >= self.shape.vocab_size:
