@@ -81,11 +81,8 @@ def attend_documents(states: States, scaling: float, bounds: Tensor) -> Tensor:
         return in_documents(states, bounds, partial(attend_square, scaling=scaling))
     batch, length = len(query), query.shape[2]
     rows = (one.transpose(1, 2).flatten(0, 1) for one in states)
-    sizes, window = (bounds, bounds, length, length), (-1, 0)
-    output: Any = varlen.varlen_attn(
-        *rows, *sizes, scale=scaling, window_size=window, **SHARED_KEYS
-    )
-    whole: Tensor = output.unflatten(0, (batch, length))
+    attend: Any = partial(varlen.varlen_attn, scale=scaling, window_size=(-1, 0), **SHARED_KEYS)
+    whole: Tensor = attend(*rows, bounds, bounds, length, length).unflatten(0, (batch, length))
     return whole.transpose(1, 2)
 
 
