@@ -1,8 +1,7 @@
 """Attention schemes (which keys a query sees, at which distances) and the kernels for them.
 
-A scheme is a frozen dataclass that names its kernel, the function that computes the attention, as
-"module:function". Kernels are imported at a model's first forward pass, so code that only describes
-methods does not import torch.
+Kernels are imported at a model's first forward pass, so code that only describes methods does not
+import torch.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ Distance = float | tuple[float, ...] | None
 class AttentionScheme:
     """Base class of attention schemes, for methods that change more than the RoPE frequencies.
 
-    Subclasses add sizes as fields, set `kernel` and define `distance`. The kernel is called with
-    the scheme and `lce_core.attention.inputs.AttentionInputs` and returns the attention output
-    (batch, heads, queries, head_dim). `lce check` compares it with dense attention at these
-    distances.
+    The kernel is called with the scheme and `lce_core.attention.inputs.AttentionInputs` and returns
+    the attention output (batch, heads, queries, head_dim). `lce check` compares it with dense
+    attention at the scheme's distances.
     """
 
     kernel: ClassVar[str]
@@ -74,11 +72,8 @@ class AttentionScheme:
         return length / 2
 
     def scores_in_memory(self, length: float) -> float:
-        """Return how many scores per query and head exist at one time in training.
-
-        The memory estimate reads it: 0 for fused kernels, twice `mean_keys` for plain matrix
-        products, which also compute the scores that causality masks.
-        """
+        """Return how many scores per query and head exist at one time, for memory estimates."""
+        # Plain matrix products also compute the scores that causality masks.
         return 0.0 if self.uses_flash else 2 * self.mean_keys(length)
 
 
@@ -88,7 +83,7 @@ class LayerAttention:
 
     table: RopeTable
     scheme: AttentionScheme | None = None
-    """Attention scheme of the layer; None means full causal attention."""
+    """None means full causal attention."""
     log_base: int | None = None
     """Number C of keys from which on the scores of a query that sees n keys are multiplied by ln n
     / ln C; None for no factor."""
@@ -99,7 +94,6 @@ class LayerAttention:
         return table.inv_freq.tobytes(), table.attention_factor, self.scheme, self.log_base
 
     def query_factor(self, query: int) -> float:
-        """Return the factor of all scores of the query at this position."""
         if self.log_base is None:
             return 1.0 if self.scheme is None else self.scheme.query_factor(query)
         most = None if self.scheme is None else self.scheme.most_keys

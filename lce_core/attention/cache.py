@@ -1,8 +1,7 @@
 """Key-value caches that append in place to preallocated memory.
 
 transformers' DynamicCache concatenates old and new states for every token, which moves the whole
-cache three times while attention reads it once. These caches also store the rotated keys of
-attention schemes (`lce_core.attention.placement`).
+cache three times while attention reads it once.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
@@ -19,10 +19,7 @@ from lce_core.attention.placement import PlacedKeys, Placement
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values of one layer, appended in place to preallocated memory.
-
-    `capacity` is the number of tokens for which the first `update` allocates; longer texts grow it.
-    """
+    """Keys and values of one layer, also rotated; memory grows beyond `capacity` tokens."""
 
     keys: Any
     values: Any
@@ -30,16 +27,13 @@ class PreallocatedLayer(DynamicLayer):
     def __init__(self, capacity: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._capacity = capacity
-        self._rooms: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._rooms: tuple[Tensor, Tensor] | None = None
         self._placed: dict[Placement, PlacedKeys] = {}
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Append states (batch, kv_heads, tokens, head_dim) of the next tokens.
-
-        Returns (self, self) as keys and values, so that attention functions can call `placed`.
-        """
+        """Append states (batch, kv_heads, tokens, head_dim); return (self, self)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
@@ -50,8 +44,7 @@ class PreallocatedLayer(DynamicLayer):
         self.keys, self.values = key_room[:, :, :stop], value_room[:, :, :stop]
         return self, self
 
-    def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
-        """Return the keys at positions `seen`, rotated by `placement`; rotate only new keys."""
+    def placed(self, placement: Placement, seen: slice) -> Tensor:
         held = self._placed.setdefault(placement, PlacedKeys(placement))
         capacity = 0 if self._rooms is None else self._rooms[0].shape[2]
         return held.get(self.keys, seen, capacity)
@@ -62,8 +55,7 @@ class PreallocatedLayer(DynamicLayer):
         for held in self._placed.values():
             held.cut_back(self.get_seq_length())
 
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only the texts at these batch indices, in this order."""
+    def batch_select_indices(self, indices: Tensor) -> None:
         tokens = self.get_seq_length()
         if self._rooms is None or not tokens:
             return
@@ -73,9 +65,7 @@ class PreallocatedLayer(DynamicLayer):
         for held in self._placed.values():
             held.select(indices)
 
-    def _rooms_for(
-        self, keys: torch.Tensor, values: torch.Tensor, stop: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rooms_for(self, keys: Tensor, values: Tensor, stop: int) -> tuple[Tensor, Tensor]:
         held, rooms = self.get_seq_length(), self._rooms
         if rooms is not None and stop <= rooms[0].shape[2]:
             return rooms
@@ -92,35 +82,26 @@ class PreallocatedLayer(DynamicLayer):
 
 
 class PreallocatedCache(DynamicCache):
-    """A DynamicCache whose layers append in place to preallocated memory.
-
-    Attention functions receive PreallocatedLayer objects in place of keys and values. `capacity` is
-    the number of tokens to allocate: prompt plus expected answer.
-    """
+    """A cache that passes PreallocatedLayer objects to attention in place of keys and values."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
-        made: Any = partial(PreallocatedLayer, capacity)
-        self.layer_class_to_replicate = made
+        self.layer_class_to_replicate: Any = partial(PreallocatedLayer, capacity)
 
     @property
     def num_texts(self) -> int:
-        """Number of texts in the batch; available after the first `update`."""
         layer: Any = self.layers[0]
         return len(layer.keys)
 
 
-def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequence[torch.Tensor]:
+def groups_of(states: Tensor, layers: Sequence[PreallocatedLayer]) -> Sequence[Tensor]:
     """Split states (texts, ...) along the batch: each layer gets the states of its own texts."""
-    groups: Sequence[torch.Tensor] = states.split([len(layer.keys) for layer in layers])
+    groups: Sequence[Tensor] = states.split([len(layer.keys) for layer in layers])
     return groups
 
 
 class RaggedCache(DynamicCache):
-    """Cache for texts of several lengths that are decoded together: one inner cache per length.
-
-    `caches` are filled and in batch order.
-    """
+    """Cache for texts of several lengths, decoded together: one filled cache per length."""
 
     def __init__(self, caches: Sequence[PreallocatedCache]) -> None:
         super().__init__()
@@ -128,24 +109,20 @@ class RaggedCache(DynamicCache):
 
     def update(
         self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
+        key_states: Tensor,
+        value_states: Tensor,
         layer_idx: int,
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Append states (texts, kv_heads, 1, head_dim) to the inner caches of their texts.
-
-        Returns layer `layer_idx` of each inner cache, twice: as keys and as values. An attention
-        function decorated with `over_caches` then runs once per inner cache.
-        """
+        """Append states (texts, kv_heads, 1, head_dim); return the layers for `over_caches`."""
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
         for layer, keys, values in zip(layers, *states, strict=True):
             layer.update(keys, values)
         return layers, layers
 
-    def next_positions(self, device: torch.device) -> torch.Tensor:
+    def next_positions(self, device: torch.device) -> Tensor:
         """Return the position of each text's next token, (texts, 1)."""
         lengths: list[int] = []
         for cache in self._caches:
@@ -156,11 +133,11 @@ class RaggedCache(DynamicCache):
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the longest text's sizes; transformers builds no mask for single queries."""
+        # transformers builds no mask for single queries.
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)
 
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
+    def batch_select_indices(self, indices: Tensor) -> None:
         kept: list[PreallocatedCache] = []
         first, remaining = 0, indices.tolist()
         for cache in self._caches:

@@ -5,56 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
+from torch.nn.attention import varlen
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import HALF, attend_causal, attend_packed, attend_window, backend
+from lce_core.attention.flash import (
+    HALF,
+    SHARED_KEYS,
+    States,
+    attend_causal,
+    attend_window,
+    backend,
+)
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import TRUE_POSITIONS, FullCausal, ShiftedSparse, SlidingWindow
 
-States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""Queries, keys and values."""
-
 _PLANNED_TOKENS = 1024
 """cuDNN computes texts of a multiple of this number of tokens: windows, and pieces of prompts."""
 
 
-def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of FullCausal; differentiable without cached keys.
-
-    Inference merges sinks in by the log-sum-exp. Training needs their gradients, so it adds a key.
-    """
+def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> Tensor:
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
     # torch.compile can trace a dataclass as an argument, but not as the default of a field.
     key = inputs.placed(Placement(inputs.table, TRUE_POSITIONS), slice(0, length))
     sinks = inputs.sinks
+    # Only without gradients are sinks merged in by the log-sum-exp; training adds a key for them.
     if inputs.first_query or (sinks is not None and not torch.is_grad_enabled()):
         return with_sinks(attend_causal(query, key, inputs.value, inputs.scaling), sinks).output
-    return attend_square(query, key, inputs.value, inputs.scaling, sinks)
+    return attend_square((query, key, inputs.value), inputs.scaling, sinks)
 
 
 def attend_square(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    sinks: torch.Tensor | None = None,
-    dropout: float = 0.0,
-) -> torch.Tensor:
+    states: States, scaling: float, sinks: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
     """Return causal attention (batch, heads, tokens, head_dim) by `kernel_for`; differentiable.
 
     Only "flash" allows queries that follow cached tokens, and it has no dropout. Sinks need a whole
     text.
     """
+    query, key, value = states
     if sinks is not None:
         # The sink is the first key. One more query before all others keeps the square causal.
-        states = sink_as_key(pad(query, (0, 0, 1, 0)), key, value, scaling, sinks)
-        return attend_square(*states, scaling)[:, :, 1:, : value.shape[-1]]
+        states = _sink_as_key((pad(query, (0, 0, 1, 0)), key, value), scaling, sinks)
+        return attend_square(states, scaling)[:, :, 1:, : value.shape[-1]]
     kernel, groups = kernel_for(query, key), query.shape[1] // key.shape[1]
     if kernel == "flash":
         assert not dropout, "a training pass with cached tokens"
@@ -73,51 +72,36 @@ def attend_square(
     )
 
 
-def attend_documents(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    bounds: torch.Tensor,
-) -> torch.Tensor:
-    """Return causal attention (batch, heads, tokens, head_dim) within documents; differentiable.
-
-    `bounds` is `PackedRows.document_bounds` of the batch. No (queries, keys) mask exists.
-    """
+def attend_documents(states: States, scaling: float, bounds: Tensor) -> Tensor:
+    """Return attention within documents whose bounds are `PackedRows.document_bounds`."""
     # Autocast leaves rotated queries and keys in float32.
+    query, key, value = states
     states = query.to(value.dtype), key.to(value.dtype), value
     if backend(value.device, value.dtype) != "torch_flash":
         return in_documents(states, bounds, partial(attend_square, scaling=scaling))
     batch, length = len(query), query.shape[2]
-    query, key, value = (one.transpose(1, 2).flatten(0, 1) for one in states)
-    rows: torch.Tensor = attend_packed(query, key, value, scaling, bounds, length).unflatten(
-        0, (batch, length)
-    )
-    return rows.transpose(1, 2)
+    rows = (one.transpose(1, 2).flatten(0, 1) for one in states)
+    attend: Any = partial(varlen.varlen_attn, scale=scaling, window_size=(-1, 0), **SHARED_KEYS)
+    whole: Tensor = attend(*rows, bounds, bounds, length, length).unflatten(0, (batch, length))
+    return whole.transpose(1, 2)
 
 
-def in_documents(
-    states: States,
-    bounds: torch.Tensor,
-    attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
-) -> torch.Tensor:
-    """Call `attend` with queries, keys and values of one document after another."""
+def in_documents(states: States, bounds: Tensor, attend: Callable[[States], Tensor]) -> Tensor:
     batch, length = len(states[0]), states[0].shape[2]
     outputs = []
     for start, stop in pairwise(bounds.tolist()):
         row, first = divmod(start, length)
         own = slice(first, first + stop - start)
         query, key, value = (one[row : row + 1, :, own] for one in states)
-        outputs.append(attend(query, key, value))
-    rows: torch.Tensor = torch.cat(outputs, dim=2)[0].unflatten(1, (batch, length))
+        outputs.append(attend((query, key, value)))
+    rows: Tensor = torch.cat(outputs, dim=2)[0].unflatten(1, (batch, length))
     return rows.transpose(0, 1)
 
 
-def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spread", "sdpa"]:
-    """Return what computes causal attention without a mask, in which the last query sees all keys.
+def kernel_for(query: Tensor, key: Tensor) -> Literal["flash", "spread", "sdpa"]:
+    """Return what computes causal attention in which the last query sees all keys.
 
-    "flash" is `lce_core.attention.flash`, "sdpa" torch's SDPA, and "spread" SDPA with the keys and
-    values copied for each query head.
+    "spread" is SDPA with the keys and values copied for each query head.
     """
     num_queries = query.shape[2]
     if num_queries < key.shape[2]:
@@ -140,21 +124,14 @@ def kernel_for(query: torch.Tensor, key: torch.Tensor) -> Literal["flash", "spre
     return "spread" if shared and precise and not torch.is_autocast_enabled("cuda") else "sdpa"
 
 
-def sink_as_key(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    sinks: torch.Tensor,
-) -> States:
+def _sink_as_key(states: States, scaling: float, sinks: Tensor) -> States:
     """Return queries, keys and values with the sinks as one more key, the first one.
 
-    Any attention function then includes the sinks and has gradients for them. Each head gets one
-    more element: sink / scaling in queries, 1 in the new key, 0 elsewhere. So the new key's score
-    is the sink of the query's head, also if query heads share a key; its value is 0.
+    Each head gets one more element: sink / scaling in queries, 1 in the new key, 0 elsewhere. So
+    the new key's score is the sink of the query's head, also if query heads share a key.
     """
-    # Fused kernels need a multiple of 8 elements.
-    more = 8
+    query, key, value = states
+    more = 8  # Fused kernels need a multiple of 8 elements.
     scores = (sinks / scaling).to(query.dtype)[:, None, None]
     column = scores.expand(*query.shape[:3], 1)
     query = torch.cat((query, pad(column, (0, more - 1))), dim=-1)
@@ -164,12 +141,7 @@ def sink_as_key(
     return query, torch.cat((first, pad(key, (0, more))), dim=2), pad(value, (0, more, 1, 0))
 
 
-def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tensor:
-    """Attend from blocks of queries to the keys that any of them sees, under a mask.
-
-    Each (queries, keys) mask covers less than three windows, so memory is linear in the text. With
-    sinks, inference uses `lce_core.attention.flash`, whose log-sum-exp the sinks need.
-    """
+def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> Tensor:
     window, first, length = scheme.window, inputs.first_query, inputs.length
     # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
     start = max(0, first - window + 1)
@@ -189,7 +161,7 @@ def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tens
         rows = queries[:, :, begin - first : end - first]
         states = rows, keys[:, :, seen], values[:, :, seen]
         if inputs.sinks is not None:
-            states = sink_as_key(*states, inputs.scaling, inputs.sinks)
+            states = _sink_as_key(states, inputs.scaling, inputs.sinks)
             mask = pad(mask, (1, 0), value=True)
         output = scaled_dot_product_attention(
             *states,
@@ -201,12 +173,7 @@ def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tens
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
 
-def shifted_sparse(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Fold blocks of tokens into the batch and call SDPA on them; there may be no cache.
-
-    No softmax spans two blocks, so no results are merged and SDPA's own gradients apply. Queries
-    and keys are rotated before the row is cut into blocks, so positions count from the row's start.
-    """
+def shifted_sparse(scheme: ShiftedSparse, inputs: AttentionInputs) -> Tensor:
     length, first_query = inputs.length, inputs.first_query
     assert not first_query, "a training scheme, used with a cache"
     assert scheme.group % 2 == 0, f"blocks of {scheme.group} tokens"
@@ -240,9 +207,7 @@ def _halves_of_heads(states: States) -> tuple[States, States]:
     return plain, shifted
 
 
-def _attend_shifted(
-    states: States, group: int, scaling: float, sinks: torch.Tensor | None
-) -> torch.Tensor:
+def _attend_shifted(states: States, group: int, scaling: float, sinks: Tensor | None) -> Tensor:
     half, between = group // 2, states[0].shape[2] - group
     first, middle, last = zip(
         *(part.split([half, between, half], dim=2) for part in states), strict=True
@@ -255,21 +220,14 @@ def _attend_shifted(
     return torch.cat((start, _attend_blocks(middle, group, scaling, sinks), end), dim=2)
 
 
-def _attend_blocks(
-    states: States, size: int, scaling: float, sinks: torch.Tensor | None
-) -> torch.Tensor:
-    query, key, value = (_fold(part, size) for part in states)
-    output = attend_square(query, key, value, scaling, sinks)
+def _attend_blocks(states: States, size: int, scaling: float, sinks: Tensor | None) -> Tensor:
+    # Fold blocks into the batch: (batch x blocks, heads, size, head_dim). No copy is made if memory
+    # order is (batch, tokens, heads, head_dim), as projections write it.
+    query, key, value = (
+        part.transpose(1, 2).unflatten(1, (-1, size)).flatten(0, 1).transpose(1, 2)
+        for part in states
+    )
+    output = attend_square((query, key, value), scaling, sinks)
     rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
-    unfolded: torch.Tensor = rows.flatten(1, 2).transpose(1, 2)
+    unfolded: Tensor = rows.flatten(1, 2).transpose(1, 2)
     return unfolded
-
-
-def _fold(states: torch.Tensor, size: int) -> torch.Tensor:
-    """Fold blocks into the batch: (batch x blocks, heads, size, head_dim).
-
-    No copy is made if memory order is (batch, tokens, heads, head_dim), as projections write it.
-    """
-    blocks = states.transpose(1, 2).unflatten(1, (-1, size))
-    folded: torch.Tensor = blocks.flatten(0, 1).transpose(1, 2)
-    return folded

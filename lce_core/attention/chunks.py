@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import torch
+from torch import Tensor
 
 
 class Run(NamedTuple):
@@ -37,20 +37,18 @@ def runs(first: int, stop: int, size: int, most: int) -> Iterator[Run]:
         first = end
 
 
-def most_together(states: torch.Tensor) -> int:
-    """Return the most tokens of `states` (..., tokens, head_dim) that a run should have.
-
-    On a CPU, one chunk's tensors fit into its cache; a GPU needs time to start operations.
-    """
+def most_together(states: Tensor) -> int:
+    """Return the most tokens of `states` (..., tokens, head_dim) that a run should have."""
+    # On a CPU, one chunk's tensors fit into its cache; a GPU needs time to start operations.
     return 0 if states.device.type == "cpu" else states.shape[-2]
 
 
-def as_texts(states: torch.Tensor, number: int) -> torch.Tensor:
+def as_texts(states: Tensor, number: int) -> Tensor:
     """Turn `number` chunks of states (batch, heads, tokens, ...) into as many texts."""
-    texts: torch.Tensor = states.unflatten(2, (number, -1)).transpose(1, 2).flatten(0, 1)
+    texts: Tensor = states.unflatten(2, (number, -1)).transpose(1, 2).flatten(0, 1)
     return texts
 
 
-def as_chunks(states: torch.Tensor, number: int) -> torch.Tensor:
-    chunks: torch.Tensor = states.unflatten(0, (-1, number)).transpose(1, 2).flatten(2, 3)
+def as_chunks(states: Tensor, number: int) -> Tensor:
+    chunks: Tensor = states.unflatten(0, (-1, number)).transpose(1, 2).flatten(2, 3)
     return chunks

@@ -1,14 +1,13 @@
 """Full, causal and windowed attention that also return the log-sum-exp, using only torch.
 
 Three backends compute it: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the
-CUDA flash kernel, float16 and bfloat16 from compute capability 8.0: FlashAttention-2, or the
-FlashAttention-3 that `lce_core.extension.kernels` activates) and "blocked" (matrix products over
-blocks of queries). In causal and windowed attention, query row t of T sees no key after index K - T
-+ t of K. Outputs are differentiable, the log-sum-exp is not.
+CUDA flash kernel: FlashAttention-2, or the FlashAttention-3 that `lce_core.extension.kernels`
+activates) and "blocked" (matrix products over blocks of queries). In causal and windowed attention,
+query row t of T sees no key after index K - T + t of K. Outputs are differentiable, the log-sum-exp
+is not.
 
 The CPU kernel returns a log-sum-exp of 0 for a query without visible keys and crashes on empty key
-tensors, so callers must pass at least one visible key per query. Its causal flag aligns the first
-query with the first key, so the flag is only used when there are as many queries as keys.
+tensors, so callers must pass at least one visible key per query.
 """
 
 from __future__ import annotations
@@ -18,19 +17,21 @@ from inspect import signature
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 from torch.nn.attention import varlen
 
 from lce_core.attention.partial import Partial, concatenate, merge
 
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
+States = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values."""
 HALF = (torch.float16, torch.bfloat16)
 
 _SCORES = 1 << 24
 """Maximum number of attention scores that matrix products materialise: 64 MiB in float32."""
 _FULL_GPU = 1 << 14
-"""Number of queries times heads from which the CUDA kernel has no reason to split keys. Its blocks
-have 128 queries of one head, and an A100 has 108 multiprocessors for them, an H100 132."""
-_SHARED_KEYS: dict[str, Any] = (
+"""Queries times heads from which the CUDA kernel need not split keys: 128 a multiprocessor."""
+SHARED_KEYS: dict[str, Any] = (
     {"enable_gqa": True} if "enable_gqa" in signature(varlen.varlen_attn).parameters else {}
 )
 """Argument that lets query heads share keys; torch 2.11 allows it without the argument."""
@@ -50,46 +51,41 @@ def backend(device: torch.device, dtype: torch.dtype) -> Backend:
     return "blocked"
 
 
-def attend_all(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-) -> Partial:
+def attend_all(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Partial:
     """Return the attention of every query to every key, with its log-sum-exp.
 
     Queries are (batch, heads, queries, head_dim), keys and values (batch, kv_heads, keys,
     head_dim), rotated, with at least one key. `scaling` is the factor of the scores before softmax.
     """
-    match backend(query.device, query.dtype):
-        case "torch_flash_cpu" if query.shape[1] > key.shape[1] and query.shape[2] == 1:
-            return _group_as_queries(query, key, value, scaling)
-        case "torch_flash_cpu":
-            return _flash_cpu(query, key, value, scaling)
-        case "torch_flash":
-            return _flash_cuda(query, key, value, scaling)
-        case "blocked":
-            return _blocked(query, key, value, scaling)
+    kernel, shared = backend(query.device, query.dtype), query.shape[1] > key.shape[1]
+    if kernel == "torch_flash":
+        return _flash_cuda((query, key, value), scaling)
+    if kernel == "torch_flash_cpu" and shared and query.shape[2] == 1:
+        # Treat query heads that share a key-value head as queries of one head. The CPU kernel would
+        # otherwise read the shared keys once per query head.
+        grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
+        part = _plain((grouped, key, value), scaling)
+        return Partial(part.output.reshape(query.shape), part.lse.reshape(query.shape[:3]))
+    return _plain((query, key, value), scaling)
 
 
-def attend_causal(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-) -> Partial:
+def attend_causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Partial:
     """Return causal attention: query row t of T sees keys 0..K - T + t of K >= T keys."""
     earlier = key.shape[2] - query.shape[2]
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
-    kernel = backend(query.device, query.dtype)
-    if kernel == "torch_flash":
-        return _flash_cuda(query, key, value, scaling, causal=True)
-    # Split the keys: the first K - T are visible to every query, the rest form a causal square,
-    # which is the only causal shape that the CPU kernel supports.
-    attend = _flash_cpu if kernel == "torch_flash_cpu" else _blocked
-    square = attend(query, key[:, :, earlier:], value[:, :, earlier:], scaling, causal=True)
+    if backend(query.device, query.dtype) == "torch_flash":
+        return _flash_cuda((query, key, value), scaling, causal=True)
+    # Split the keys: the first K - T are visible to every query, the rest form a causal square. The
+    # CPU kernel supports no other causal shape: its flag aligns the first query and the first key.
+    square = _plain((query, key[:, :, earlier:], value[:, :, earlier:]), scaling, causal=True)
     if earlier == 0:
         return square
     return merge(attend_all(query, key[:, :, :earlier], value[:, :, :earlier], scaling), square)
 
 
 def attend_window(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
+    query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int
 ) -> Partial:
     """Return causal attention to the last `window` keys, the query's own included."""
     if window >= key.shape[2]:
@@ -99,46 +95,16 @@ def attend_window(
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
     if backend(query.device, query.dtype) == "torch_flash":
-        return _flash_cuda(query, key, value, scaling, window=window)
+        return _flash_cuda((query, key, value), scaling, window=window)
     return _window_by_blocks(query, key, value, scaling, window)
 
 
-def attend_packed(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    bounds: torch.Tensor,
-    longest: int,
-) -> torch.Tensor:
-    """Return causal attention within documents, by CUDA's flash kernel; differentiable.
-
-    Tensors are (tokens, heads, head_dim). `bounds` (documents + 1,) int32 has the start of each
-    document and the end of the last one; no document has more than `longest` tokens.
-    """
-    output = varlen.varlen_attn(
-        query,
-        key,
-        value,
-        bounds,
-        bounds,
-        longest,
-        longest,
-        scale=scaling,
-        window_size=(-1, 0),
-        **_SHARED_KEYS,
-    )
-    assert isinstance(output, torch.Tensor), "no log-sum-exp was requested"
-    return output
-
-
 def _window_by_blocks(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
+    query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int
 ) -> Partial:
-    """Compute `attend_window` in three groups of queries, without scoring all keys.
+    """Compute `attend_window` without scoring all keys.
 
-    The first queries of the text see fewer than `window` keys. Whole blocks of queries follow, then
-    the remaining queries, fewer than a block.
+    The first queries see fewer than `window` keys; then come whole blocks, and fewer than a block.
     """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
@@ -154,30 +120,21 @@ def _window_by_blocks(
         return parts[0]
     band = _band(rows, window, query.device, query.dtype)
     whole = growing + (num_queries - growing) // rows * rows
-    bands = _bands(query[:, :, growing:whole], key, value, scaling, band)
-    parts.append(bands)
+    parts.append(_bands((query[:, :, growing:whole], key, value), scaling, band))
     if left := num_queries - whole:
         seen = slice(-(left + window - 1), None)
-        mask = band[:left, : left + window - 1]
-        parts.append(
-            _masked(query[:, :, whole:], key[:, :, seen], value[:, :, seen], scaling, mask)
-        )
+        last = query[:, :, whole:], key[:, :, seen], value[:, :, seen]
+        parts.append(_plain(last, scaling, mask=band[:left, : left + window - 1]))
     return concatenate(parts)
 
 
-def _bands(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    band: torch.Tensor,
-) -> Partial:
-    """Attend from consecutive blocks of queries, all under the same mask.
+def _bands(states: States, scaling: float, band: Tensor) -> Partial:
+    """Attend from consecutive blocks of queries, all under the same mask `band` (rows, columns).
 
-    `band` is the mask (rows, columns) of one block. The keys of block n start at index n * rows.
-    The blocks' keys are overlapping views along a batch dimension, so one call computes many blocks
-    on all threads without copying keys.
+    The keys of block n start at index n * rows: overlapping views along a batch dimension, so one
+    call computes many blocks on all threads without copying keys.
     """
+    query, key, value = states
     batch, heads, num_queries, _ = query.shape
     rows, span = band.shape
     num_blocks = num_queries // rows
@@ -192,7 +149,7 @@ def _bands(
         parts = []
         for start in range(0, num_blocks, together):
             some = slice(start, min(start + together, num_blocks))
-            part = _masked(queries[some], keys[some], values[some], scaling, band)
+            part = _plain((queries[some], keys[some], values[some]), scaling, mask=band)
             output = part.output.transpose(0, 1).flatten(1, 2)
             parts.append(Partial(output[None], part.lse.transpose(0, 1).flatten(1, 2)[None]))
         texts.append(concatenate(parts))
@@ -203,7 +160,7 @@ def _bands(
 
 
 @lru_cache(maxsize=4)
-def _band(rows: int, window: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+def _band(rows: int, window: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return a (rows, rows + window - 1) additive mask: row t sees columns t..t + window - 1."""
     # The mask is cached across layers and requests, so it must not be an inference tensor, even if
     # the first call happens in inference mode.
@@ -214,70 +171,39 @@ def _band(rows: int, window: int, device: torch.device, dtype: torch.dtype) -> t
         return mask.masked_fill_(~visible, -torch.inf)
 
 
-def _masked(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    mask: torch.Tensor,
-) -> Partial:
-    if backend(query.device, query.dtype) == "torch_flash_cpu":
-        return _flash_cpu(query, key, value, scaling, mask=mask)
-    return _softmax(query, key, value, scaling, mask)
-
-
-def _group_as_queries(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-) -> Partial:
-    """Attend from one token; treat query heads that share a key-value head as queries of one head.
-
-    The CPU kernel would otherwise read the shared keys once per query head.
-    """
-    grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
-    part = _flash_cpu(grouped, key, value, scaling)
-    return Partial(part.output.reshape(query.shape), part.lse.reshape(query.shape[:3]))
-
-
-def _flash_cpu(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    *,
-    causal: bool = False,
-    mask: torch.Tensor | None = None,
-) -> Partial:
-    # Private, because SDPA does not return the log-sum-exp.
-    output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, causal, attn_mask=mask, scale=scaling
-    )
-    return Partial(output, lse)
-
-
 def _flash_cuda(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    *,
-    causal: bool = False,
-    window: int | None = None,
+    states: States, scaling: float, *, causal: bool = False, window: int | None = None
 ) -> Partial:
     """Call the CUDA flash kernel; causal and windowed attention align the last query and key."""
     left, right = (-1, 0 if causal else -1) if window is None else (window - 1, 0)
-    if len(query) == 1 and query.shape[1] * query.shape[2] >= _FULL_GPU:
-        return _varlen_cuda(query, key, value, scaling, (left, right))
+    query, key, value = (part.transpose(1, 2) for part in states)
+    num_queries, num_keys = query.shape[1], key.shape[1]
+    if len(query) == 1 and query.shape[2] * num_queries >= _FULL_GPU:
+        output, lse = varlen.varlen_attn(
+            query[0],
+            key[0],
+            value[0],
+            _bounds(num_queries, query.device),
+            _bounds(num_keys, key.device),
+            num_queries,
+            num_keys,
+            return_aux=varlen.AuxRequest(lse=True),
+            scale=scaling,
+            window_size=(left, right),
+            **SHARED_KEYS,
+        )
+        return Partial(output.transpose(0, 1)[None], lse[None])
     # Private, because no public function returns the log-sum-exp and splits the keys of few queries
     # over the GPU. `varlen_attn` runs such queries on a few multiprocessors, and needs a copy of
     # the cache if there are several texts.
     output, lse = torch.ops.aten._flash_attention_forward.default(
-        query.transpose(1, 2),
-        key.transpose(1, 2),
-        value.transpose(1, 2),
+        query,
+        key,
+        value,
         cum_seq_q=None,
         cum_seq_k=None,
-        max_q=query.shape[2],
-        max_k=key.shape[2],
+        max_q=num_queries,
+        max_k=num_keys,
         dropout_p=0.0,
         is_causal=right == 0,
         return_debug_mask=False,
@@ -288,66 +214,40 @@ def _flash_cuda(
     return Partial(output.transpose(1, 2), lse)
 
 
-def _varlen_cuda(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    window: tuple[int, int],
-) -> Partial:
-    num_queries, num_keys = query.shape[2], key.shape[2]
-    output, lse = varlen.varlen_attn(
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        _bounds(num_queries, query.device),
-        _bounds(num_keys, key.device),
-        num_queries,
-        num_keys,
-        return_aux=varlen.AuxRequest(lse=True),
-        scale=scaling,
-        window_size=window,
-        **_SHARED_KEYS,
-    )
-    return Partial(output.transpose(0, 1)[None], lse[None])
-
-
 @lru_cache(maxsize=16)
-def _bounds(tokens: int, device: torch.device) -> torch.Tensor:
-    """Return the start and end of the only text; all layers use one tensor."""
+def _bounds(tokens: int, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False):
         return torch.arange(0, tokens + 1, tokens, dtype=torch.int32, device=device)
 
 
-def _blocked(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    *,
-    causal: bool = False,
+def _plain(
+    states: States, scaling: float, *, causal: bool = False, mask: Tensor | None = None
 ) -> Partial:
+    """Attend without the CUDA flash kernel; `causal` needs as many queries as keys."""
+    query, key, value = states
+    if backend(query.device, query.dtype) == "torch_flash_cpu":
+        # Private, because SDPA does not return the log-sum-exp.
+        output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, causal, attn_mask=mask, scale=scaling
+        )
+        return Partial(output, lse)
+    if mask is not None:
+        return _softmax(states, scaling, mask)
     batch, heads, num_queries, _ = query.shape
     rows = max(1, _SCORES // (batch * heads * key.shape[2]))
     parts = []
     for start in range(0, num_queries, rows):
         block = query[:, :, start : start + rows]
         stop = start + block.shape[2] if causal else key.shape[2]
-        mask = None
         if causal:
             mask = torch.full((block.shape[2], stop), -torch.inf, device=query.device)
             mask = mask.triu(start + 1)
-        parts.append(_softmax(block, key[:, :, :stop], value[:, :, :stop], scaling, mask))
+        parts.append(_softmax((block, key[:, :, :stop], value[:, :, :stop]), scaling, mask))
     return concatenate(parts)
 
 
-def _softmax(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    mask: torch.Tensor | None,
-) -> Partial:
+def _softmax(states: States, scaling: float, mask: Tensor | None) -> Partial:
+    query, key, value = states
     precise = torch.promote_types(query.dtype, torch.float32)
     grouped = query.to(precise).unflatten(1, (key.shape[1], -1))
     scores = grouped @ key.to(precise).unsqueeze(2).transpose(-1, -2) * scaling

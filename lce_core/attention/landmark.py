@@ -12,13 +12,10 @@ earlier blocks. "Tokens of b" excludes the landmark, which is never visible itse
 softmax gives the same weights if the gate s[landmark of b] - logsumexp of s over tokens of b is
 added to the scores of b.
 
-The (queries, keys) scores are affordable for training sequences of a few hundred tokens.
-
 At inference (`block_retrieval`), the text is cut into chunks at fixed positions. Within its chunk a
 query attends as in training. From the blocks before the chunk, each query and head selects the
 `top_k` blocks whose landmarks score highest, and also attends to their tokens, weighted by the
-landmarks. Chunks do not depend on how the text is split into forward passes, so all splits give the
-same numbers.
+landmarks. Chunks do not depend on how the text is split into forward passes.
 
 Positions come from `top_k + 1` slots of one block each, followed by the chunk, so no distance
 exceeds those of training. While landmarks are compared, the `top_k` most recent blocks occupy slots
@@ -31,33 +28,27 @@ The landmark scores that select blocks keep at least float32 states, are multipl
 rounded once to float32; of equal scores the earlier block wins. In the first layer all landmarks
 are identical, so blocks in slot 0 always tie. In lower precision the choice would depend on the
 order of summation, which changes with the split into forward passes.
-
-Queries are processed in segments of chunks, so memory is linear in the text and no (queries, keys)
-tensor exists. Gathering the selected blocks for every query would copy each block many times.
-Instead, queries are sorted by block and cut into tiles that read one block, with two small matrix
-products each (`read_blocks`).
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from lce_core.attention.chunks import Run, runs
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
-from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
-"""Maximum number of tensor elements (scores and states) in memory at one time: 64 MiB in float32. A
-segment has as many chunks of queries as fit, at least one."""
+"""Maximum number of elements (scores and states) in memory at one time: 64 MiB in float32."""
 _ROOM_OF_GPUS = 32
 """Factor of this limit on GPUs (2 GiB in float32), where starting operations takes time."""
 _TILE = 64
 """Maximum number of queries in a tile; all queries of a tile read the same block."""
 
 
-def grouped_softmax(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
+def grouped_softmax(scheme: GroupedSoftmax, inputs: AttentionInputs) -> Tensor:
     rotate, first, value = inputs.rotation(), inputs.first_query, inputs.value
     query = rotate(inputs.query, slice(first, inputs.length))
     key = rotate(inputs.key, slice(inputs.length))
@@ -66,17 +57,13 @@ def grouped_softmax(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Te
     return (raised.softmax(dim=-1).to(value.dtype) @ value[:, :, None]).flatten(1, 2)
 
 
-def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
+def scores_of(query: Tensor, key: Tensor, scaling: float) -> Tensor:
     scores = query @ key.transpose(-1, -2)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
 
 
-def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Tensor:
-    """Return scores whose softmax is the grouped softmax; -inf for landmarks and later tokens.
-
-    `scores` are (..., queries, keys): row t is the query at position first_query + t, column j the
-    key at position j. Position 0 must be the first token of a block.
-    """
+def raise_scores(scores: Tensor, first_query: int, block: int) -> Tensor:
+    """Return scores (..., queries, keys) whose softmax is the grouped softmax."""
     num_queries, num_keys = scores.shape[-2:]
     places = torch.arange(first_query, first_query + num_queries, device=scores.device)[:, None]
     columns = torch.arange(num_keys, device=scores.device)
@@ -90,12 +77,12 @@ def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Te
     return raised.masked_fill((columns > places) | (columns % block == block - 1), -torch.inf)
 
 
-def block_retrieval(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
+def block_retrieval(scheme: BlockRetrieval, inputs: AttentionInputs) -> Tensor:
     query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
     rotate = Rotation(inputs.table, query)
-    memory = _Memory(scheme, key, value, inputs.table, rotate, scaling)
+    memory = _Memory(scheme, inputs, rotate)
     # Numbers per query: scores of landmarks and of the chunk, and for each selected block its
     # scores and three states.
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
@@ -126,31 +113,22 @@ def block_retrieval(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Te
 class _Memory:
     """All blocks before the text's last chunk; a query selects only blocks before its own chunk."""
 
-    def __init__(
-        self,
-        scheme: BlockRetrieval,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        table: RopeTable,
-        rotate: Rotation,
-        scaling: float,
-    ) -> None:
-        self.scheme, self.rotate, self.scaling = scheme, rotate, scaling
-        block = scheme.block
+    def __init__(self, scheme: BlockRetrieval, inputs: AttentionInputs, rotate: Rotation) -> None:
+        self.scheme, self.rotate, self.scaling = scheme, rotate, inputs.scaling
+        block, key, value = scheme.block, inputs.key, inputs.value
         before = (key.shape[2] - 1) // scheme.chunk * scheme.chunk
         self.num_blocks = before // block
         self.keys = key[:, :, :before].unflatten(2, (-1, block))
         self.values = value[:, :, :before].unflatten(2, (-1, block))
         landmarks = self.keys[..., -1, :].double()
         last = torch.full((1,), block - 1, device=key.device)
-        self.landmarks = Rotation(table, landmarks)(landmarks, last)
+        self.landmarks = Rotation(inputs.table, landmarks)(landmarks, last)
 
-    def read(self, query: torch.Tensor, segment: Run) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, query: Tensor, segment: Run) -> tuple[Tensor, Tensor]:
         """Select `top_k` blocks for each query by their landmarks' scores; attend to each block.
 
         `query` is (batch, kv_heads, query heads per key-value head, chunks, queries, head_dim),
-        unrotated. Returns the landmarks' scores (..., queries, top_k), -inf where no block is left
-        to select, and the attention output within each block (..., queries, top_k, head_dim).
+        unrotated. Returns what `read_blocks` returns, with top_k picks for each query.
         """
         block, top_k, chunk = self.scheme.block, self.scheme.top_k, self.scheme.chunk
         numbers = torch.arange(segment.num_chunks, device=query.device)
@@ -168,11 +146,10 @@ class _Memory:
         reading = reading.to(query.dtype)
         return read_blocks(reading, picks, self.keys, self.values, self.rotate, self.scaling)
 
-    def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    def _select(self, slotted: Tensor, seen: Tensor) -> Tensor:
         """Return the selected blocks' indices (..., queries, top_k), ascending; -1 for no block.
 
-        `slotted` queries have a dimension top_k + 1 before head_dim, rotated for each slot. `seen`
-        (chunks,) is the number of blocks before each chunk.
+        `slotted` queries have a dimension top_k + 1 before head_dim, rotated for each slot.
         """
         top_k = self.scheme.top_k
         # Pad with top_k empty blocks at the start, so that every chunk has top_k recent blocks.
@@ -189,11 +166,11 @@ class _Memory:
         return best(scores, top_k).sort(dim=-1).values - top_k
 
 
-def _best_by_max(scores: torch.Tensor, number: int) -> torch.Tensor:
+def _best_by_max(scores: Tensor, number: int) -> Tensor:
     """Return the columns of each row's `number` highest scores; `number` - 1 for no column.
 
-    Scores of -inf are never selected, and the first `number` columns have no other scores. Of equal
-    scores the earlier column wins. Selected scores are overwritten.
+    Scores of -inf, such as those of the first `number` columns, are never selected. Of equal scores
+    the earlier column wins.
     """
     picks = []
     for _ in range(number):
@@ -204,34 +181,35 @@ def _best_by_max(scores: torch.Tensor, number: int) -> torch.Tensor:
     return torch.cat(picks, dim=-1)
 
 
-def _best_by_sort(scores: torch.Tensor, number: int) -> torch.Tensor:
+def _best_by_sort(scores: Tensor, number: int) -> Tensor:
     """Do the same in fewer operations; sorting all scores would be slow on a CPU."""
     values, order = scores.sort(dim=-1, descending=True, stable=True)
     chosen, best = order[..., :number], values[..., :number]
     return chosen.masked_fill(best == -torch.inf, number - 1)
 
 
-def _exact_scores(query: torch.Tensor, landmark: torch.Tensor) -> torch.Tensor:
-    """Return scores (..., queries, landmarks), computed in float64 and rounded once to float32."""
+def _exact_scores(query: Tensor, landmark: Tensor) -> Tensor:
     return (query.double() @ landmark.transpose(-1, -2)).float()
 
 
 def read_blocks(
-    query: torch.Tensor,
-    picks: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    query: Tensor,
+    picks: Tensor,
+    keys: Tensor,
+    values: Tensor,
     rotate: Rotation,
     scaling: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Return the attention of each query to each block that the query selected.
+
+    Gathering the selected blocks for every query would copy each block many times. Instead, queries
+    are sorted by block and cut into tiles that read one block.
 
     Args:
       query: (batch, kv_heads, ..., picks, head_dim) one copy of each query per selected block,
         rotated by the query's distance from the start of that block.
       picks: (batch, kv_heads, ..., picks) index of the selected block, -1 for none.
       keys: (batch, kv_heads, blocks, block, head_dim), unrotated, a block's landmark last.
-      values: same shape as keys.
 
     Returns:
       The scores of the blocks' landmarks, -inf where no block was selected; and the attention
@@ -271,7 +249,7 @@ def read_blocks(
     return gates.view_as(picks).masked_fill(picks < 0, -torch.inf), read.view_as(query)
 
 
-def _num_tiles(last_tiles: torch.Tensor, num_queries: int, tile: int) -> int:
+def _num_tiles(last_tiles: Tensor, num_queries: int, tile: int) -> int:
     """Return the number of tiles; on a GPU an upper bound, because reading it would wait."""
     if last_tiles.device.type == "cpu":
         return int(last_tiles[-1])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 _ROWS = 4096
 """Number of queries that a CPU merges at a time, to keep float32 copies small."""
@@ -21,9 +22,9 @@ _COPY_BYTES = 1 << 28
 class Partial(NamedTuple):
     """Attention over a subset of the keys; each query sees at least one key of the subset."""
 
-    output: torch.Tensor
+    output: Tensor
     """(batch, heads, queries, head_dim)"""
-    lse: torch.Tensor
+    lse: Tensor
     """(batch, heads, queries) natural logarithm of the softmax denominator, float32 or float64."""
 
     def rows(self, start: int, stop: int | None = None) -> Partial:
@@ -31,15 +32,12 @@ class Partial(NamedTuple):
 
 
 def merge(first: Partial, second: Partial) -> Partial:
-    """Return attention over the union of two disjoint key sets, for the same queries.
-
-    Refuses outputs with gradients: torch does not propagate them through the log-sum-exp.
-    """
+    """Return attention over the union of two disjoint key sets, for the same queries."""
     output = _mixed(first, second).to(first.output.dtype)
     return Partial(output, torch.logaddexp(first.lse, second.lse))
 
 
-def with_sinks(part: Partial, sinks: torch.Tensor | None) -> Partial:
+def with_sinks(part: Partial, sinks: Tensor | None) -> Partial:
     """Merge in one more key per head, with score `sinks` (heads,) and value 0, in place."""
     if sinks is None:
         return part
@@ -54,8 +52,10 @@ def with_sinks(part: Partial, sinks: torch.Tensor | None) -> Partial:
 
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
     """Merge `part` into the results of queries start, start + 1, ... of `all_rows`, in place."""
-    num_rows = part.lse.shape[2]
-    step = _rows_together(part)
+    num_rows, step = part.lse.shape[2], _ROWS
+    if part.lse.device.type != "cpu":
+        per_row = part.lse[:, :, :1].numel() * part.output.shape[-1] * part.lse.itemsize
+        step = max(_ROWS, _COPY_BYTES // per_row)
     for first in range(0, num_rows, step):
         stop = min(first + step, num_rows)
         rows, some = all_rows.rows(start + first, start + stop), part.rows(first, stop)
@@ -63,18 +63,9 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
         torch.logaddexp(rows.lse, some.lse, out=rows.lse)
 
 
-def _rows_together(part: Partial) -> int:
-    if part.lse.device.type == "cpu":
-        return _ROWS
-    per_row = part.lse[:, :, :1].numel() * part.output.shape[-1] * part.lse.itemsize
-    return max(_ROWS, _COPY_BYTES // per_row)
-
-
-def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> torch.Tensor:
-    """Return the mean of two outputs, weighted by their shares of the softmax denominator.
-
-    Its dtype is that of the log-sum-exps; `in_place` reuses a first output of that dtype.
-    """
+def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> Tensor:
+    """Return the mean of two outputs, weighted by their shares, in the log-sum-exps' dtype."""
+    # torch propagates no gradients through the log-sum-exp.
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"
     # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without

@@ -1,13 +1,11 @@
-"""Rotate keys to positions that are the same for every query, so that rotated keys can be cached.
-
-Decoding a token therefore rotates one new key instead of all keys.
-"""
+"""Rotate keys to positions that are the same for every query, so that they can be cached."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from lce_core.attention.chunks import most_together, runs
 from lce_core.attention.rotation import Rotation
@@ -15,7 +13,7 @@ from lce_core.attention.schemes import TRUE_POSITIONS, Line
 from lce_core.rope import RopeTable
 
 
-def on_line(rotation: Rotation, states: torch.Tensor, line: Line, tokens: slice) -> torch.Tensor:
+def on_line(rotation: Rotation, states: Tensor, line: Line, tokens: slice) -> Tensor:
     """Rotate states (batch, heads, tokens, head_dim) of these tokens to their positions."""
     if line.most is not None and line.at(tokens.start) == (line.most,):
         return rotation(states, slice(line.most, line.most + 1))
@@ -24,7 +22,7 @@ def on_line(rotation: Rotation, states: torch.Tensor, line: Line, tokens: slice)
     return rotation(states, positions(line, tokens, states.device))
 
 
-def positions(line: Line, tokens: slice, device: torch.device) -> torch.Tensor:
+def positions(line: Line, tokens: slice, device: torch.device) -> Tensor:
     """Return the positions of tokens on a line, (tokens, 1) or (tokens, pairs)."""
     places = torch.arange(tokens.start, tokens.stop, device=device)[:, None]
     # A blocking copy would make every call wait for the GPU's earlier work.
@@ -39,27 +37,18 @@ def positions(line: Line, tokens: slice, device: torch.device) -> torch.Tensor:
 class Placement:
     """Rule for the rotation of keys: each key is rotated to its position on a line.
 
-    With a ceiling, it is rotated backwards by the ceiling minus this position instead; with a
-    period, the key at position p is rotated to p % period, and the other fields must be left at
-    their defaults. Equal placements give bitwise equal rotated keys, no matter how many keys one
-    call rotates.
+    Equal placements give bitwise equal rotated keys, no matter how many keys one call rotates.
     """
 
     table: RopeTable
     """Placements with different table objects are unequal."""
     line: Line = TRUE_POSITIONS
     ceiling: int | None = None
-    """Position of all queries, which stay unrotated, while keys are rotated backwards."""
+    """Position of all queries, which stay unrotated: keys are rotated back by the difference."""
     period: int | None = None
-    """Number of tokens after which positions start again at 0; None for positions that go on."""
+    """Number of tokens after which positions start again at 0, only without line and ceiling."""
 
-    def rotate(
-        self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
-    ) -> torch.Tensor:
-        """Return the keys (batch, kv_heads, tokens, head_dim) at positions `seen`, rotated.
-
-        `part` is (index, number): the keys belong to one of `number` equal groups of heads.
-        """
+    def rotate(self, keys: Tensor, seen: slice, part: tuple[int, int] = (0, 1)) -> Tensor:
         rotation = Rotation(self.table, keys, part)
         if not self.table.rotates:
             return keys
@@ -76,21 +65,15 @@ class Placement:
 
 
 class PlacedKeys:
-    """Cache of the rotated keys of a growing text; decoding rotates only the new keys.
-
-    The requested range may move on like a window; if memory is full, keys before it are dropped.
-    """
+    """Cache of the rotated keys of a growing text; requests may cover a moving window."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._first = self._stop = 0
-        self._room: torch.Tensor | None = None
+        self._room: Tensor | None = None
 
-    def get(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
-        """Return the keys at positions `seen`, rotated: a view that is valid until the next call.
-
-        `keys` are the whole text's; `capacity` is the expected length of the finished text.
-        """
+    def get(self, keys: Tensor, seen: slice, capacity: int) -> Tensor:
+        """Return the text's keys at positions `seen`, rotated; valid until the next call."""
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start
         if self._stop < seen.stop:
@@ -106,11 +89,11 @@ class PlacedKeys:
         self._stop = min(self._stop, num_tokens)
         self._first = min(self._first, self._stop)
 
-    def select(self, texts: torch.Tensor) -> None:
+    def select(self, texts: Tensor) -> None:
         if self._room is not None:
             self._room = self._room.index_select(0, texts)
 
-    def _room_for(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
+    def _room_for(self, keys: Tensor, seen: slice, capacity: int) -> Tensor:
         old = self._room
         if old is not None and seen.stop - self._first <= old.shape[2]:
             return old

@@ -1,16 +1,9 @@
 """The attention functions that transformers calls, for attention schemes and for stock attention.
 
-Importing this module registers them with AttentionInterface, and their mask functions with
-AttentionMaskInterface. Without a mask function for schemes, transformers would silently ignore
-padding and packed documents; this one raises SpecError for both.
-
 Models without schemes use transformers' SDPA attention, but without an attention mask for tokens
 that follow a cache. transformers builds a mask for every chunk of tokens that follows cached
 tokens, because SDPA's causal flag aligns the first query with the first key. CUDA's flash and cuDNN
-kernels refuse masks, and the CPU kernel computes the masked scores anyway. Where
-`lce_core.attention.causal.kernel_for` chooses another kernel than SDPA, that one computes the
-attention. All other passes call transformers' function. `TORCH_FLASH` restricts SDPA to torch's
-flash kernel; `PACKAGE` calls the flash-attn package.
+kernels refuse masks, and the CPU kernel computes the masked scores anyway.
 """
 
 from __future__ import annotations
@@ -18,9 +11,11 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -29,7 +24,7 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 from lce_core.attention import AttentionScheme
 from lce_core.attention.cache import PreallocatedLayer
 from lce_core.attention.causal import attend_documents, attend_square, in_documents, kernel_for
-from lce_core.attention.flash import backend
+from lce_core.attention.flash import States, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.token_graphs import over_caches
 from lce_core.errors import SpecError
@@ -38,29 +33,27 @@ ATTENTION = "lce_scheme"
 STOCK = "lce_sdpa"
 TORCH_FLASH = "lce_torch_fa"
 PACKAGE = "lce_package_fa"
-"""Names under which transformers finds the functions below for attention and for masks. A name that
-contains "flash" would make transformers look for its own integrations."""
+"""Names for transformers, which looks for its own integrations if a name contains "flash"."""
 _TEMPORARIES = 1 << 29
-"""Limit in bytes for the temporary tensors of one layer's attention, without the output (512 MiB).
-The tensors of a single key-value head may exceed the limit, because a head cannot be split."""
+"""Limit in bytes for a layer's temporary tensors, but at least one key-value head (512 MiB)."""
 _ROOM_OF_GPUS = 2
 """Factor of this limit on GPUs, which need time to start each operation of each group of heads."""
-_KERNELS: dict[str, Callable[..., torch.Tensor]] = {}
+_KERNELS: dict[str, Callable[..., Tensor]] = {}
 
 
 def _attention(
     module: Any,
-    query: torch.Tensor,
+    query: Tensor,
     key: Any,
     value: Any,
-    attention_mask: torch.Tensor | None,
+    attention_mask: Tensor | None,
     *,
     scaling: float,
     dropout: float = 0.0,
-    s_aux: torch.Tensor | None = None,
+    s_aux: Tensor | None = None,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
-) -> tuple[torch.Tensor, None]:
-    """Run the attention scheme that the module stores as `lce_scheme`; transformers calls this.
+) -> tuple[Tensor, None]:
+    """Run the attention scheme that the module stores as `lce_scheme`.
 
     Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
     `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks. If
@@ -93,8 +86,8 @@ def _attention(
     place = held, module.layer_idx, s_aux
     if (bounds := getattr(module, "lce_documents", None)) is not None:
 
-        def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-            own = AttentionInputs(query, key, value, table, 0, scaling, *place)
+        def attend(states: States) -> Tensor:
+            own = AttentionInputs(*states, table, 0, scaling, *place)
             return _kernel(scheme)(scheme, _scaled(own, scheme, log_base))
 
         output = in_documents((query, key, value), bounds, attend)
@@ -121,11 +114,8 @@ def _refuse_dropout(dropout: float) -> None:
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Return the smallest number of groups of heads whose temporary tensors keep the limit.
-
-    Groups are computed one after the other: rotated queries, two outputs to merge and, without a
-    cache, rotated keys. Layers of this size run no slower in groups.
-    """
+    """Return the smallest number of groups of heads whose temporary tensors keep the limit."""
+    # Rotated queries, two outputs to merge and, without a cache, rotated keys.
     states = 4 * inputs.query.nbytes
     if inputs.held is None:
         states += 2 * inputs.key.nbytes
@@ -138,14 +128,13 @@ def num_parts(inputs: AttentionInputs) -> int:
 def _scaled(
     inputs: AttentionInputs, scheme: AttentionScheme, log_base: int | None
 ) -> AttentionInputs:
-    """Multiply the queries by `LayerAttention.query_factor` of their layer."""
     if log_base is None:
         return inputs
     most, unit = scheme.most_keys or inputs.length, math.log(log_base)
     return inputs.sharpened(lambda counts: (counts.clamp(max=most).log() / unit).clamp(min=1))
 
 
-def _kernel(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
+def _kernel(scheme: AttentionScheme) -> Callable[..., Tensor]:
     # torch.compile cannot trace an import. The first forward pass of a model is never compiled, so
     # compiled layers find the kernel here.
     if scheme.kernel not in _KERNELS:
@@ -158,15 +147,15 @@ def _mask(
     *,
     q_length: int,
     kv_length: int,
-    q_offset: int | torch.Tensor,
+    q_offset: int | Tensor,
     mask_function: Callable[..., Any],
-    attention_mask: torch.Tensor | None,
+    attention_mask: Tensor | None,
     local_size: int | None = None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
-    """Return None, because attention schemes need no mask; refuse padding and packed documents.
+    """Refuse padding and packed documents, which transformers would silently ignore.
 
-    `local_size` is the window of the masks that a model with sliding layers makes. Its mask for
+    `local_size` is the window of the masks that a model with sliding layers makes; its mask for
     full layers, of the same pass, shows whether documents are packed.
     """
     padded = attention_mask is not None and not bool(attention_mask.all())
@@ -189,107 +178,68 @@ def _mask(
 
 def _stock_attention(
     module: Any,
-    query: torch.Tensor,
+    query: Tensor,
     key: Any,
     value: Any,
-    attention_mask: torch.Tensor | None,
+    attention_mask: Tensor | None,
     *,
     scaling: float,
+    dropout: float = 0.0,
+    package: bool = False,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
-    dropout = kwargs.get("dropout", 0.0)
+) -> tuple[Tensor, None]:
     if (bounds := getattr(module, "lce_documents", None)) is not None:
         _refuse_dropout(dropout)
-        output = attend_documents(query, key, value, scaling, bounds)
+        output = attend_documents((query, key, value), scaling, bounds)
         return output.transpose(1, 2), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
+    if attention_mask is None and package:
+        # transformers' own call of the package looks for packed documents in every layer, which
+        # waits for the GPU and cannot be left out of recorded token graphs.
+        return attend_package((query, key, value), scaling, dropout), None
     if attention_mask is None and kernel_for(query, key) != "sdpa":
-        output = attend_square(query, key, value, scaling, dropout=dropout)
+        output = attend_square((query, key, value), scaling, dropout=dropout)
         return output.transpose(1, 2).contiguous(), None
-    stock: tuple[torch.Tensor, None] = sdpa_attention_forward(
-        module, query, key, value, attention_mask, scaling=scaling, **kwargs
+    stock: tuple[Tensor, None] = sdpa_attention_forward(
+        module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
     )
     return stock
 
 
-def _with_torch_flash(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, None]:
+_with_package = partial(_stock_attention, package=True)
+
+
+def _with_torch_flash(*args: Any, **kwargs: Any) -> tuple[Tensor, None]:
     # SDPA's choice is a setting of the process. The backward pass recomputes layers by calling this
     # function again, so it uses the same kernel.
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return _stock_attention(*args, **kwargs)
 
 
-def _with_package(
-    module: Any,
-    query: torch.Tensor,
-    key: Any,
-    value: Any,
-    attention_mask: torch.Tensor | None,
-    *,
-    scaling: float,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """Compute one layer's attention with the flash-attn package, which takes no mask.
-
-    transformers' own call looks for packed documents in every layer, which waits for the GPU and
-    cannot be left out of recorded token graphs.
-    """
-    if isinstance(key, PreallocatedLayer):
-        key, value = key.keys, key.values
-    if attention_mask is not None or getattr(module, "lce_documents", None) is not None:
-        return _stock_attention(
-            module, query, key, value, attention_mask, scaling=scaling, **kwargs
-        )
-    return attend_package(query, key, value, scaling, kwargs.get("dropout", 0.0)), None
-
-
-def attend_package(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float,
-    dropout: float = 0.0,
-) -> torch.Tensor:
-    """Return causal attention like `lce_core.attention.flash.attend_causal`, by the package."""
+def attend_package(states: States, scaling: float, dropout: float = 0.0) -> Tensor:
     from flash_attn import flash_attn_func
 
     # Autocast leaves rotated queries and keys in float32, and the package refuses them.
-    states = (one.to(value.dtype).transpose(1, 2) for one in (query, key, value))
-    output: torch.Tensor = flash_attn_func(*states, dropout, softmax_scale=scaling, causal=True)
+    turned = (one.to(states[2].dtype).transpose(1, 2) for one in states)
+    output: Tensor = flash_attn_func(*turned, dropout, softmax_scale=scaling, causal=True)
     return output
 
 
-def _stock_mask(
-    *,
-    q_length: int,
-    kv_length: int,
-    q_offset: Any,
-    mask_function: Any,
-    attention_mask: torch.Tensor | None,
-    **given: Any,
-) -> torch.Tensor | None:
+def _stock_mask(**given: Any) -> Tensor | None:
     """Return None where `_stock_attention` needs no mask, else transformers' mask."""
-    filled = kv_length == q_offset + q_length
+    filled = given["kv_length"] == given["q_offset"] + given["q_length"]
     # A static cache has empty slots after the queries, so it needs a mask: without one, attention
     # would treat the queries as the last tokens.
     if not filled:
         given["allow_is_causal_skip"] = False
-    causal = mask_function is causal_mask_function and attention_mask is None
+    causal = given["mask_function"] is causal_mask_function and given["attention_mask"] is None
     # A single query sees all keys. transformers omits its mask too, but not while a CUDA graph is
     # recorded; each replay would then use the mask of the recorded token, which has too few keys.
     fast = not torch.is_grad_enabled() and backend(given["device"], given["dtype"]) != "blocked"
-    if filled and causal and (fast or q_length == 1):
+    if filled and causal and (fast or given["q_length"] == 1):
         return None
-    mask: torch.Tensor | None = sdpa_mask(
-        q_length=q_length,
-        kv_length=kv_length,
-        q_offset=q_offset,
-        mask_function=mask_function,
-        attention_mask=attention_mask,
-        **given,
-    )
+    mask: Tensor | None = sdpa_mask(**given)
     return mask
 
 

@@ -3,13 +3,9 @@
 The module replaces the model's own one. Its table is a plain float64 attribute, not a buffer, so
 casting or saving the model keeps it.
 
-`keep_precision` patches layers so that they rotate queries and keys in the cosines' precision. In
-most architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into
-float32. The patched function computes products and sums in float32 and rounds once to the dtype of
-queries and keys, like `lce_core.attention.rotation`. It replaces `apply_rotary_pos_emb` in the
-model's module, because layers offer no other hook. It calls the stock function if cosines and
-queries have the same dtype, as in most stock models, and under autocast, which rounds the attention
-inputs anyway.
+In most architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into
+float32. A layer that `keep_precision` has patched computes products and sums in float32 and rounds
+once to the dtype of queries and keys, like `lce_core.attention.rotation`.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from transformers.models.auto.configuration_auto import model_type_to_module_name
 
 from lce_core.attention.rotation import angles_at, cosines, frequencies
@@ -31,14 +27,13 @@ from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
 from lce_core.rope.architectures import ARCHITECTURES, Architecture
 
-Applied = Callable[..., tuple[torch.Tensor, torch.Tensor]]
+Applied = Callable[..., tuple[Tensor, Tensor]]
 
 
 class RequestRotary(nn.Module):
     """Rotary embedding that returns the cosines and sines of the current request's RoPE table.
 
-    `identity` makes `forward` return cos = 1 and sin = 0, for attention schemes, which rotate
-    inside attention. Queries, keys and the cache then stay unrotated.
+    `identity` makes them 1 and 0, for attention schemes, which rotate inside attention.
     """
 
     def __init__(self, rotary_dim: int, *, identity: bool) -> None:
@@ -48,14 +43,13 @@ class RequestRotary(nn.Module):
         self.own_tables = 0
         """Tables of cosines that each layer computes for itself instead of sharing them."""
         self.factors: tuple[float, ...] = ()
-        """Attention factor of each layer, in the order of the layers."""
         self.num_tokens = 0
         self._rows: NDArray[np.int64] | None = None
         self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
         self.repeats_cosines = False
-        """True makes `forward` give each cosine twice in a row (`Architecture.repeats_cosines`)."""
+        """`Architecture.repeats_cosines`: `forward` gives each cosine twice in a row."""
         self.rest_factor = 1.0
         """Factor of elements that are not rotated. It undoes the attention factor of a base model
         that transformers applies to rotated elements alone."""
@@ -70,19 +64,14 @@ class RequestRotary(nn.Module):
     def begin_rows(
         self, seeds: NDArray[np.uint64], positions: NDArray[np.int64] | None = None
     ) -> None:
-        """Receive the seeds (rows,) and positions (rows, tokens) of the next pass's training rows.
-
-        Positions of None are 0, 1, 2, ... Subclasses draw a row's random parameters from its seed.
-        """
+        """Receive the seeds (rows,) and the positions (rows, tokens) of the next pass's rows."""
         self._rows = positions
 
     def table_key(self) -> tuple[object, ...]:
-        """Return a key of the current RoPE table; CUDA graphs are recorded again if it changes."""
         assert self.table is not None
         return self.table.inv_freq.tobytes(), self.factors, self.table.positions
 
-    def constants(self, device: torch.device) -> torch.Tensor:
-        """Return the inverse frequencies on `device`; recorded CUDA graphs read this tensor."""
+    def constants(self, device: torch.device) -> Tensor:
         assert self.table is not None
         return frequencies(self.table, device)
 
@@ -105,14 +94,12 @@ class RequestRotary(nn.Module):
             )
 
     def forward(
-        self, x: torch.Tensor, position_ids: torch.Tensor, _layer_type: str | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosine and sine (batch or 1, tokens, rotary_dim).
+        self, x: Tensor, position_ids: Tensor, _layer_type: str | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine (batch or 1, tokens, rotary_dim), at least float32.
 
-        Both are at least float32, and layers rotate in this dtype (`keep_precision`).
         With `identity` or `stock_precision` they have the dtype of `x`, with `identity` the shape
-        (1, 1, rotary_dim). Raises SpecError before the first `begin`, if positions exceed the
-        request, or if they are not consecutive under `identity`.
+        (1, 1, rotary_dim).
         """
         if self.table is None:
             raise SpecError(
@@ -134,9 +121,7 @@ class RequestRotary(nn.Module):
             positions = rows.gather(1, position_ids.expand(len(x), -1))
         return self._of(positions[..., None].double(), frequencies(self.table, x.device), x)
 
-    def _of(
-        self, positions: torch.Tensor, inv_freq: torch.Tensor, x: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _of(self, positions: Tensor, inv_freq: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         kind = self.table.positions if self.table else "exact"
         precise = torch.promote_types(x.dtype, torch.float32)
         dtype = x.dtype if self.stock_precision else precise
@@ -145,20 +130,20 @@ class RequestRotary(nn.Module):
             return self._marked(cos.repeat_interleave(2, dim=-1)), sin.repeat_interleave(2, dim=-1)
         return self._marked(torch.cat((cos, cos), dim=-1)), torch.cat((sin, sin), dim=-1)
 
-    def _marked(self, cos: torch.Tensor) -> torch.Tensor:
+    def _marked(self, cos: Tensor) -> Tensor:
         # For patched layers, to which transformers passes nothing else.
         if self.rest_factor != 1.0:
             cos.rest_factor = self.rest_factor  # type: ignore[attr-defined]
         return cos
 
-    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # Casting the model moves trained parameters to a device but keeps their precision.
-        def move(tensor: torch.Tensor) -> torch.Tensor:
+        def move(tensor: Tensor) -> Tensor:
             return tensor.to(fn(tensor).device)
 
         return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
 
-    def _check(self, position_ids: torch.Tensor) -> None:
+    def _check(self, position_ids: Tensor) -> None:
         if self._skips_check:
             return
         length = position_ids.shape[-1]
@@ -181,12 +166,12 @@ class RequestRotary(nn.Module):
 
 def _keep_dtype(stock: Applied, architecture: Architecture) -> Applied:
     def apply_rotary_pos_emb(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        cos: Tensor,
+        sin: Tensor,
         unsqueeze_dim: int = 1,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         width, rest = cos.shape[-1], getattr(cos, "rest_factor", 1.0)
         if getattr(cos, "rotates_nothing", False):
             # The attention kernel rotates the states itself, in pairs that are half a head apart.
@@ -195,7 +180,9 @@ def _keep_dtype(stock: Applied, architecture: Architecture) -> Applied:
                 query, key = _reordered(query, width), _reordered(key, width)
         elif cos.ndim == 4:
             # One table per key-value head, (batch, key-value heads, tokens, width).
-            query, key = (_rotated_heads(states, cos, sin, architecture) for states in (query, key))
+            groups = (states.unflatten(1, (cos.shape[1], -1)) for states in (query, key))
+            tables = cos[:, :, None], sin[:, :, None]
+            query, key = (_rotated(own, *tables, architecture).flatten(1, 2) for own in groups)
         elif cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
             query, key = stock(query, key, cos, sin, unsqueeze_dim)
         else:
@@ -211,15 +198,13 @@ def _keep_dtype(stock: Applied, architecture: Architecture) -> Applied:
     return apply_rotary_pos_emb
 
 
-def _reordered(states: torch.Tensor, width: int) -> torch.Tensor:
+def _reordered(states: Tensor, width: int) -> Tensor:
     """Move the second elements of adjacent pairs among the first `width` behind the first ones."""
     halves = _halves(states[..., :width], adjacent=True)
     return torch.cat((*halves, states[..., width:]), dim=-1)
 
 
-def _rotated(
-    states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, architecture: Architecture
-) -> torch.Tensor:
+def _rotated(states: Tensor, cos: Tensor, sin: Tensor, architecture: Architecture) -> Tensor:
     # Activation checkpointing requires operations that change no tensor in place.
     width = cos.shape[-1]
     precise = states[..., :width].to(cos.dtype)
@@ -233,15 +218,7 @@ def _rotated(
     return torch.cat([*halves, states[..., width:]], dim=-1)
 
 
-def _rotated_heads(
-    states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, architecture: Architecture
-) -> torch.Tensor:
-    groups = states.unflatten(1, (cos.shape[1], -1))
-    return _rotated(groups, cos[:, :, None], sin[:, :, None], architecture).flatten(1, 2)
-
-
-def _halves(states: torch.Tensor, *, adjacent: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Split elements into those of each pair's first and second one."""
+def _halves(states: Tensor, *, adjacent: bool) -> tuple[Tensor, Tensor]:
     if adjacent:
         return states[..., ::2], states[..., 1::2]
     pairs = states.shape[-1] // 2

@@ -2,8 +2,7 @@
 
 Angles are computed in float64, so positions are never rounded unless `RopeTable.positions` says so.
 Cosines and sines are stored in float32 (float64 for float64 models), which is also the precision of
-the rotation. Cosines are computed once per block of positions and shared by all layers of a
-request, as far as memory allows; float32 products exist for one block at a time.
+the rotation, and shared by all layers of a request as far as memory allows.
 """
 
 from __future__ import annotations
@@ -14,27 +13,26 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from lce_core.errors import SpecError
 from lce_core.recipe import Positions
 from lce_core.rope import RopeTable
 
 _BLOCK = 1024
-"""Number of positions in a block, whose cosines are computed and cached together. Longer texts use
-larger blocks on GPUs, 1024 times a power of two, because a GPU needs time to start operations."""
+"""Positions in a block, whose cosines are computed and cached together; more on GPUs."""
 _ROTATED_BYTES = 1 << 28
 """Limit for the float32 states of one of these larger blocks (256 MiB)."""
 _KEPT_BYTES = 1 << 28
-"""Limit in bytes for cached cosines and sines (256 MiB): enough for 16,384 positions if 32 heads of
-head_dim 128 have one base each."""
+"""Limit for cached cosines: 16,384 positions if 32 heads of head_dim 128 have one base each."""
 
 
-def frequencies(table: RopeTable, device: torch.device) -> torch.Tensor:
+def frequencies(table: RopeTable, device: torch.device) -> Tensor:
     # torch.compile cannot trace a cache.
     return _to_device(table, device) if torch.compiler.is_compiling() else _cached(table, device)
 
 
-def _to_device(table: RopeTable, device: torch.device) -> torch.Tensor:
+def _to_device(table: RopeTable, device: torch.device) -> Tensor:
     # The copy of so few numbers need not wait for the GPU's earlier work.
     return torch.from_numpy(table.inv_freq).to(device, non_blocking=True)
 
@@ -42,9 +40,7 @@ def _to_device(table: RopeTable, device: torch.device) -> torch.Tensor:
 _cached = lru_cache(maxsize=8)(_to_device)
 
 
-def angles_at(
-    positions: torch.Tensor, inv_freq: torch.Tensor, kind: Positions = "exact"
-) -> torch.Tensor:
+def angles_at(positions: Tensor, inv_freq: Tensor, kind: Positions = "exact") -> Tensor:
     """Return positions times frequencies as float64; the arguments are float64 and broadcastable.
 
     `kind` reproduces other implementations: "bf16" rounds positions to bf16, "bf16_angles" computes
@@ -58,42 +54,32 @@ def angles_at(
     return (rounded * inv_freq.to(torch.bfloat16)).double()
 
 
-def cosines(angles: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def cosines(angles: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 class Rotation:
-    """A function that rotates queries or keys by one RoPE table.
+    """Rotates queries or keys by one RoPE table; `part` is that of AttentionInputs."""
 
-    The dtype of `like` determines the precision of the cosines. `part` is (index, number): queries
-    and keys belong to group `index` of `number` equal groups of the model's heads.
-    """
-
-    def __init__(
-        self, table: RopeTable, like: torch.Tensor, part: tuple[int, int] = (0, 1)
-    ) -> None:
-        self._table, self._part = table, part
+    def __init__(self, table: RopeTable, like: Tensor, part: tuple[int, int] = (0, 1)) -> None:
+        self._table, self._part = table, part if table.inv_freq.ndim == 2 else (0, 1)
         self._precise = torch.promote_types(like.dtype, torch.float32)
 
     def __call__(
         self,
-        states: torch.Tensor,
-        positions: torch.Tensor | slice,
+        states: Tensor,
+        positions: Tensor | slice,
         *,
         group: int = 1,
         shift: int = 0,
         back: bool = False,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """Rotate states (batch, heads, tokens, head_dim) to integer positions.
-
-        With partial rotary, the elements after the rotated pairs stay unchanged. With one base per
-        head, a key-value head uses the base that its query heads share.
 
         Args:
           positions: a slice, whose cosines are cached; or a tensor with one position per token, one
             for all, or (tokens, pairs) one for each token and frequency pair.
-          group: the token at position p of a slice is rotated to p // group + shift.
-          shift: positions added after the division. It and `group` are ignored for tensors.
+          group, shift: the token at position p of a slice is rotated to p // group + shift.
           back: rotate in the opposite direction.
         """
         if not self._table.rotates:
@@ -103,9 +89,8 @@ class Rotation:
             # nor cached.
             whole = torch.arange(positions.start or 0, positions.stop, device=states.device)
             positions = whole // group + shift
-        if isinstance(positions, torch.Tensor):
-            angles = _cosines_at(self._table, positions.double(), self._precise, self._part)
-            return self._turn(states, angles, back=back)
+        if isinstance(positions, Tensor):
+            return self._turn(states, self._cosines_at(positions.double()), back=back)
         first, stop = positions.start or 0, positions.stop
         pieces = list(_pieces(first, stop, group, shift, self._block_size(states, stop - first)))
         sizes = [len(piece.places) for piece in pieces]
@@ -128,7 +113,7 @@ class Rotation:
             into.copy_(some)
         return rotated
 
-    def _block_size(self, states: torch.Tensor, tokens: int) -> int:
+    def _block_size(self, states: Tensor, tokens: int) -> int:
         size = _BLOCK
         if states.device.type == "cpu":
             return size
@@ -137,9 +122,7 @@ class Rotation:
             size *= 2
         return size
 
-    def _turn(
-        self, states: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], *, back: bool
-    ) -> torch.Tensor:
+    def _turn(self, states: Tensor, angles: tuple[Tensor, Tensor], *, back: bool) -> Tensor:
         cos = self._of_heads(angles[0], states.shape[1])[..., None, :]
         sin = self._of_heads(angles[1], states.shape[1])
         pairs = cos.shape[-1]
@@ -156,31 +139,56 @@ class Rotation:
             turned = halves * cos
             turned[..., 0, :].addcmul_(halves[..., 1, :], sin, value=1 if back else -1)
             turned[..., 1, :].addcmul_(halves[..., 0, :], sin, value=-1 if back else 1)
-        rotated: torch.Tensor = turned.flatten(-2).to(states.dtype)
+        rotated: Tensor = turned.flatten(-2).to(states.dtype)
         if 2 * pairs == states.shape[-1]:
             return rotated
         return torch.cat((rotated, states[..., 2 * pairs :]), dim=-1)
 
-    def _of_heads(self, values: torch.Tensor, num_heads: int) -> torch.Tensor:
+    def _of_heads(self, values: Tensor, num_heads: int) -> Tensor:
         return values if values.ndim == 2 else values[:: values.shape[0] // num_heads]
 
     def _of_block(
         self, block: int, size: int, places: range, group: int, device: torch.device
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        cos, sin = _KEPT.get(self._table, block, size, device, self._precise, self._part)
+    ) -> tuple[Tensor, Tensor]:
+        cos, sin = self._kept(block, size, device)
         first, last = places[0] // group, places[-1] // group
         if group == 1 or first == last:
-            rows: slice | torch.Tensor = slice(first, last + 1)
+            rows: slice | Tensor = slice(first, last + 1)
         else:
             rows = torch.arange(places.start, places.stop, device=device) // group
         return cos[..., rows, :], sin[..., rows, :]
 
+    def _kept(self, block: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        key = (self._table, block, size, device, self._precise, self._part)
+        if key not in _KEPT:
+            # The cosines may be read again in training, where inference tensors are refused.
+            with torch.inference_mode(mode=False):
+                first = block * size
+                positions = torch.arange(first, first + size, dtype=torch.float64, device=device)
+                _KEPT[key] = self._cosines_at(positions)
+            # With gradients, never drop this table's cosines: autograd keeps them in memory anyway,
+            # and cached ones are shared by all layers.
+            needed = self._table if torch.is_grad_enabled() else None
+            for old in [old for old in _KEPT if old[0] is not needed][:-1]:
+                if sum(cos.nbytes + sin.nbytes for cos, sin in _KEPT.values()) <= _KEPT_BYTES:
+                    break
+                del _KEPT[old]
+        _KEPT.move_to_end(key)
+        return _KEPT[key]
+
+    def _cosines_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine: (positions, pairs), with bases per head (heads, ..., pairs)."""
+        index, number = self._part
+        inv_freq = frequencies(self._table, positions.device)
+        if inv_freq.ndim == 2:
+            inv_freq = inv_freq.chunk(number)[index]
+        places = positions if positions.ndim == 2 else positions[:, None]
+        angles = angles_at(places, inv_freq[..., None, :], self._table.positions)
+        return cosines(angles, self._precise)
+
 
 def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
-    """Raise SpecError unless a RoPE table with one row per head fits the model's heads.
-
-    Query heads that share a key-value head need equal rows, because the key is rotated once.
-    """
+    """Raise SpecError unless a RoPE table with one row per head fits the model's heads."""
     if table.inv_freq.ndim == 1:
         return
     if table.inv_freq.shape[0] != num_heads:
@@ -205,17 +213,13 @@ class _Piece(NamedTuple):
 
     block: int
     size: int
-    """Number of positions in a block."""
     places: range
     """One number n per token: the token is rotated by row n // group of the block's cosines."""
     group: int
 
 
 def _pieces(start: int, stop: int, group: int, shift: int, size: int) -> Iterator[_Piece]:
-    """Split tokens start..stop - 1 into pieces that each need one block of `size` cosines.
-
-    The token at position p is rotated to p // group + shift. A piece has at most `size` tokens.
-    """
+    """Split tokens start..stop - 1 into pieces of at most `size` tokens in one block each."""
     while start < stop:
         block = (start // group + shift) // size
         before = (block * size - shift) * group
@@ -224,60 +228,5 @@ def _pieces(start: int, stop: int, group: int, shift: int, size: int) -> Iterato
         start = end
 
 
-def _cosines_at(
-    table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine (positions, pairs); for bases per head (heads, positions, pairs)."""
-    index, number = part
-    inv_freq = frequencies(table, positions.device)
-    if inv_freq.ndim == 2:
-        inv_freq = inv_freq.chunk(number)[index]
-    places = positions if positions.ndim == 2 else positions[:, None]
-    return cosines(angles_at(places, inv_freq[..., None, :], table.positions), dtype)
-
-
-class _Kept:
-    """Cache of the cosines and sines of blocks; drops the least recently used block first."""
-
-    def __init__(self) -> None:
-        self._blocks: OrderedDict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = (
-            OrderedDict()
-        )
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(cos.nbytes + sin.nbytes for cos, sin in self._blocks.values())
-
-    def get(
-        self,
-        table: RopeTable,
-        block: int,
-        size: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        part: tuple[int, int],
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        part = part if table.inv_freq.ndim == 2 else (0, 1)
-        key = (table, block, size, device, dtype, part)
-        found = self._blocks.get(key)
-        if found is None:
-            # The cosines may be read again in training, where inference tensors are refused.
-            with torch.inference_mode(mode=False):
-                first = block * size
-                positions = torch.arange(first, first + size, dtype=torch.float64, device=device)
-                found = self._blocks[key] = _cosines_at(table, positions, dtype, part)
-            self._forget(table)
-        self._blocks.move_to_end(key)
-        return found
-
-    def _forget(self, table: RopeTable) -> None:
-        # With gradients, never drop this table's cosines: autograd keeps them in memory anyway, and
-        # cached ones are shared by all layers.
-        needed = table if torch.is_grad_enabled() else None
-        for key in [key for key in self._blocks if key[0] is not needed][:-1]:
-            if self.num_bytes <= _KEPT_BYTES:
-                break
-            del self._blocks[key]
-
-
-_KEPT = _Kept()
+_KEPT: OrderedDict[tuple[object, ...], tuple[Tensor, Tensor]] = OrderedDict()
+"""Cosines and sines of blocks, the least recently used block first."""

@@ -1,8 +1,4 @@
-"""The attention schemes that methods can return; kernels in this package compute them.
-
-Each scheme defines itself by `distance(query, key)`; `lce check` compares its kernel with these
-distances. The weights of GroupedSoftmax and BlockRetrieval are not a single softmax over distances.
-"""
+"""The attention schemes that methods can return; kernels in this package compute them."""
 
 from __future__ import annotations
 
@@ -46,8 +42,7 @@ class SlidingWindow(AttentionScheme):
         return _in_windows(length, self.window, 0)
 
     def scores_in_memory(self, length: float) -> float:
-        """Return 0: SDPA computes the masked blocks of queries with a fused kernel."""
-        return 0.0
+        return 0.0  # SDPA computes the masked blocks of queries with a fused kernel.
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,6 @@ class Line:
     times: int = 1
 
     def at(self, token: int) -> tuple[int, ...]:
-        """Return the token's position, or its position for each frequency pair."""
         pairs = zip(self.group, self.shift, strict=True)
         places = (token * self.times // group + shift for group, shift in pairs)
         return tuple(place if self.most is None else min(place, self.most) for place in places)
@@ -81,8 +75,8 @@ class Far:
     slow: int = 1
     """Divisor of the frequencies, and thereby of the distance."""
     first: int | None = None
-    """Number of tokens at the start of the text that are visible; None for all tokens. The queries
-    that see all of them must be at the end of their line."""
+    """Number of tokens at the start of the text that are visible; None for all tokens. Queries that
+    see all `first` tokens must be at the end of their line."""
     beyond: tuple[int, Far] | None = None
     """The smallest distance in the text from which on other positions apply, and these positions;
     only without `first`."""
@@ -155,11 +149,7 @@ class GroupedNeighbour(NearAndFar):
 
 @dataclass(frozen=True)
 class CacheSinks(NearAndFar):
-    """A window of recent tokens and the first tokens, at positions counted inside the cache.
-
-    The cache holds the first `num_sinks` and the last `window` tokens; the query is the last one.
-    The real key-value cache stores all tokens: StreamingLLM's scores without its smaller memory.
-    """
+    """StreamingLLM's scores, at positions counted in its cache; the real cache has all tokens."""
 
     num_sinks: int
     """Number of tokens at the start of the text that stay in the cache."""
@@ -189,8 +179,8 @@ class ShiftedSparse(AttentionScheme):
     """Attention inside blocks; half of the heads use blocks shifted by half a block.
 
     The first H // 2 of H heads attend within blocks of `group` tokens from the row's start. The
-    other heads use half a block at each end of the row and whole blocks between them. Rolling the
-    row by half a block, as other code does, would let the row's start attend to its end.
+    other heads use half a block at each end of the row. Rolling the row, as other code does, would
+    let its start attend to its end.
     """
 
     group: int
@@ -224,10 +214,7 @@ class ShiftedSparse(AttentionScheme):
 
 @dataclass(frozen=True)
 class GroupedSoftmax(AttentionScheme):
-    """Landmark attention as in training: earlier blocks are weighted by their landmarks.
-
-    Distances are true. `lce_core.attention.landmark` has the formula of the weights.
-    """
+    """Landmark attention as in training: earlier blocks are weighted by their landmarks."""
 
     block: int
     """Number of tokens in a block; the last one is its landmark."""
@@ -256,7 +243,7 @@ class BlockRetrieval(AttentionScheme):
     one_softmax: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return distances within the query's chunk; those to selected blocks depend on scores."""
+        # Distances to selected blocks depend on scores.
         return query - key if query // self.chunk * self.chunk <= key <= query else None
 
     def mean_keys(self, length: float) -> float:
@@ -271,7 +258,6 @@ class BlockRetrieval(AttentionScheme):
 
 def _in_windows(length: float, window: int, first: int) -> float:
     """Return the mean number of keys per query for a window plus the text's `first` tokens."""
-    # Queries within the first window see a growing number of keys, later queries the whole window.
     # The first tokens leave the window one by one, so the number of them that a query sees beyond
     # its window grows to `first`.
     beyond = max(0.0, length - window)

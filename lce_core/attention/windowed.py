@@ -1,7 +1,6 @@
 """Kernel of NearAndFar: attention to a window of recent tokens, merged with that to farther keys.
 
-No key is scored twice, and no (queries, keys) tensor exists. The window costs queries x window
-pairs. Far keys cost queries x first tokens if only these are visible, else causal attention.
+No key is scored twice, and no (queries, keys) tensor exists.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 import torch
+from torch import Tensor
 
+from lce_core.attention.chunks import most_together
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge_rows, with_sinks
@@ -20,21 +21,19 @@ from lce_core.attention.schemes import Far, NearAndFar
 from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
-"""Number of queries that a CPU processes together, so that temporary tensors fit into its cache. A
-GPU processes all queries together, because it needs time to start each operation."""
+"""Number of queries that a CPU processes together, so that temporary tensors fit into its cache."""
 
 FarKernel = Callable[[AttentionInputs], Iterable[Partial]]
-"""A function that attends to the far keys, for the queries that have some. It yields one Partial
-for each group of consecutive queries."""
+"""Attends to the far keys; yields one Partial for each group of consecutive queries."""
 
 
-def attend(scheme: NearAndFar, inputs: AttentionInputs) -> torch.Tensor:
+def attend(scheme: NearAndFar, inputs: AttentionInputs) -> Tensor:
     far = scheme.far
     kernel = _attend_all_far if far.first is None else _attend_first_tokens
     return attend_near_and_far(scheme.window, partial(kernel, scheme.window, far), inputs)
 
 
-def attend_near_and_far(window: int, far: FarKernel, inputs: AttentionInputs) -> torch.Tensor:
+def attend_near_and_far(window: int, far: FarKernel, inputs: AttentionInputs) -> Tensor:
     """Attend to the window, then merge in the keys before it; (batch, heads, queries, head_dim).
 
     `far` is not called if no query has keys before the window. Sinks count among the window's keys.
@@ -45,7 +44,6 @@ def attend_near_and_far(window: int, far: FarKernel, inputs: AttentionInputs) ->
 
 
 def _merge_later(near: Partial, position: int, far: FarKernel, inputs: AttentionInputs) -> None:
-    """Merge what `far` returns into the results of the queries from `position` on, if any."""
     row = max(0, position - inputs.first_query)
     if inputs.length > position:
         later = replace(
@@ -64,7 +62,7 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
     lse = torch.empty(query.shape[:3], dtype=precise, device=query.device)
     # Consecutive segments both rotate the `window` keys at their boundary; long segments do so
     # rarely.
-    step = max(_segment(query), 4 * window)
+    step = max(_SEGMENT, most_together(query), 4 * window)
     for start in range(0, num_queries, step):
         rows = slice(start, min(start + step, num_queries))
         places = slice(inputs.first_query + rows.start, inputs.first_query + rows.stop)
@@ -82,15 +80,8 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
     return Partial(output, lse)
 
 
-def _segment(query: torch.Tensor) -> int:
-    return _SEGMENT if query.device.type == "cpu" else query.shape[2]
-
-
 def _attend_all_far(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:
-    """Attend to all keys before the window: causal attention whose last query sees all of them.
-
-    Keys from the distance of `far.beyond` on are attended at its positions.
-    """
+    """Attend to all keys before the window: causal attention whose last query sees all of them."""
     table, seen = _slowed(later.table, far.slow), slice(0, later.length - window)
     keys = later.key[:, :, seen]
     if far.key.most != 0:  # keys at position 0 stay unrotated
@@ -116,10 +107,8 @@ def _slowed(table: RopeTable, slow: int) -> RopeTable:
 def _attend_first_tokens(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:
     """Attend to those of the first tokens of the text that lie before the window.
 
-    `later` has the queries from position `window` on and the keys of all tokens. The query at
-    position window + n sees n + 1 of the first tokens, at most all of them. Most queries see all,
-    and are at the end of their line: rotating the few keys back by this position is cheaper than
-    rotating these queries.
+    The query at position window + n sees n + 1 of the first tokens. Most queries see all, and are
+    at the end of their line: it is cheaper to rotate the few keys back by this position.
     """
     query, first, num_keys, table = later.query, later.first_query, far.first, later.table
     assert num_keys is not None
@@ -139,6 +128,7 @@ def _attend_first_tokens(window: int, far: Far, later: AttentionInputs) -> Itera
         return
     keys = later.placed(Placement(table, far.key, far.query.most), slice(0, num_keys))
     values = later.value[:, :, :num_keys]
-    for start in range(growing, num_queries, _segment(query)):
-        rows = slice(start, start + _segment(query))
+    step = max(_SEGMENT, most_together(query))
+    for start in range(growing, num_queries, step):
+        rows = slice(start, start + step)
         yield attend_all(query[:, :, rows], keys, values, later.scaling)

@@ -66,7 +66,7 @@ class LocalLayers:
 
     layers: tuple[int, ...]
     window: int
-    """Number of recent tokens that a token sees there, its own included."""
+    """Number of recent tokens that a token sees, its own included."""
     theta: float | None
     """RoPE base of these layers, unscaled; None if they have the base model's own frequencies."""
 
@@ -158,7 +158,7 @@ class LanguageModel(Plugin):
 
     @property
     def max_ids(self) -> int:
-        """Return the most token ids for which the model's weights can have embeddings."""
+        """Most token ids for which the model's weights can have embeddings."""
         return self.shape.vocab_size + (0 if self.reads_config else ADDED_TOKENS)
 
     @property
@@ -171,30 +171,22 @@ class LanguageModel(Plugin):
         """Note that tables show beside the model's name and context; None for most models."""
         if not self.is_known:
             return None
-        parts = []
+        parts, kept = [], {}
         if (scaling := self.geometry.scaling) is not None:
             parts.append(f"RoPE already scaled ({scaling.rope_type})")
-        if unrotated := len(self.geometry.unrotated):
-            layers = self.shape.num_layers
-            parts.append(
-                f"methods extend {layers - unrotated} of {layers} layers; the others have no RoPE"
-            )
+        if self.geometry.unrotated:
+            kept["no RoPE"] = len(self.geometry.unrotated)
         if (local := self.local) is not None:
-            extended = self.shape.num_layers - len(local.layers)
-            parts.append(
-                f"methods extend {extended} of {self.shape.num_layers} layers; the others have a"
-                f" {local.window:,}-token window"
-            )
+            kept[f"a {local.window:,}-token window"] = len(local.layers)
+        layers = self.shape.num_layers
+        parts += [
+            f"methods extend {layers - number} of {layers} layers; the others have {what}"
+            for what, number in kept.items()
+        ]
         return "; ".join(parts) or None
 
     def resolved(self, folder: Path | None) -> Self:
-        """Return the model with known geometry and shape; read config.json if `reads_config`.
-
-        Raises:
-          UnavailableError: if the required files cannot be reached.
-          SpecError: if methods cannot be applied to the model.
-          DataError: if a file is broken.
-        """
+        """Return the model with known geometry and shape; read config.json if `reads_config`."""
         return self
 
     def tokenizer_parameters(self) -> dict[str, Any]:
@@ -211,10 +203,9 @@ class LanguageModel(Plugin):
         return "trained by the study"
 
     def fetch(self, models: Path) -> Path:
-        """Download weights and tokenizer to this machine; return their folder.
+        """Download weights and tokenizer to the hub's cache or below `models`; return their folder.
 
-        Models that are not in the hub's cache get a folder below `models`. Raises UnavailableError
-        if the source cannot be reached, or the study trains the model itself.
+        Raises UnavailableError if the source cannot be reached, or the study trains the model.
         """
         raise UnavailableError(
             self.plugin_name,
@@ -232,10 +223,7 @@ class LanguageModel(Plugin):
         return self.is_fetched and self.fetched(models) is None
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
-
-        Raises UnavailableError if neither has it, DataError if its files cannot be read.
-        """
+        """Load the tokenizer; raises UnavailableError and DataError, as `load` does."""
         raise NotImplementedError
 
     def initialise(self, seed: int) -> PreTrainedModel:
@@ -243,9 +231,7 @@ class LanguageModel(Plugin):
         raise NotImplementedError
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
-        """Load the base model in `dtype` and evaluation mode, with stock attention.
-
-        The weights come from `folder`, or from the hub at the pinned revision if it is None.
+        """Load the base model in evaluation mode, from `folder` or the hub's pinned revision.
 
         Raises:
           UnavailableError: if neither has the model; the message says how to get it.
@@ -257,18 +243,14 @@ class LanguageModel(Plugin):
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
         """Load published weights that others fine-tuned from this base model, such as YaRN's.
 
-        Scaled frequencies in the config.json are ignored, because the study's method sets them. The
-        errors are those of `load`.
+        Scaled frequencies in the config.json are ignored, because the study's method sets them.
         """
         raise NotImplementedError
 
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Return packed training rows (rows, tokens) and the loss weight of each token.
-
-        Models that train on synthetic tokens insert them here. By default all weights are 1.
-        """
+        """Return training rows (rows, tokens), with synthetic tokens if any, and loss weights."""
         return rows, np.ones(rows.shape, dtype=np.uint8)
 
 

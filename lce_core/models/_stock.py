@@ -1,7 +1,5 @@
 """Base classes of base models that unmodified transformers classes run: initialise, load, check.
 
-Llama, Qwen2, Phi and Gemma 3 derive their configuration from the sizes that a plug-in states.
-
 Before weights are read, config.json is compared with the plug-in's sizes: if theta or the number of
 heads differed, the study would run and its results would be wrong. Only safetensors are loaded, and
 code shipped with weights is never run.
@@ -30,8 +28,7 @@ _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tokenizer": (_TOKENIZER, ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")),
     "config": (("config.json",), ("config.json",)),
 }
-"""Globs, for each purpose, of the files to download and of those of which one must be cached:
-planning downloads only config.json, so a cached repository may lack the others."""
+"""Globs, for each purpose, of the files to download and of those of which one must be cached."""
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
     "model_type",
@@ -43,17 +40,15 @@ CHECKED = (
     "head_dim",
     _CONTEXT,
 )
-"""Keys of config.json whose values must be the plug-in's. The vocabulary size may differ, because
-published weights often have an added padding token."""
-ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
-
-
-_PREFIXES = {r"^(model\.)?language_model(\.model)?\.": "model."}
-"""Prefixes of the language model's weights in Gemma 3 with vision, as transformers renames keys."""
+"""Keys of config.json whose values must be the plug-in's; weights may have more tokens."""
 
 
 class LoadedModel(LanguageModel):
     """A base model that unmodified transformers classes load from a folder or the hub."""
+
+    @property
+    def local(self) -> LocalLayers | None:
+        return self.shape.local
 
     def check_folder(self, folder: Path) -> None:
         """Raise SpecError if the folder's config.json describes another model."""
@@ -92,7 +87,6 @@ class LoadedModel(LanguageModel):
         return load_weights(place, dtype)
 
     def _place(self, folder: Path | None, files: Files) -> Path:
-        """Return `folder` or the repository's folder in the hub's cache, with all its files."""
         where = f"base model {self.known_as}"
         named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
         if folder is not None:
@@ -126,14 +120,12 @@ class StockModel(LoadedModel):
     """A base model whose plug-in states geometry and shape and derives its configuration."""
 
     model_type: ClassVar[str]
-    """Name of the architecture in transformers."""
 
     @classmethod
     def origin(cls) -> str:
         return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
 
     def config(self) -> PretrainedConfig:
-        """Return the configuration of `model_type` with the plug-in's sizes and `own_keys`."""
         from transformers import AutoConfig
 
         geometry, shape = self.geometry, self.shape
@@ -179,7 +171,7 @@ class StockModel(LoadedModel):
         found, own = read_config(folder), self.config()
         for key in CHECKED:
             self._compare(folder, key, getattr(found, key, None), getattr(own, key, None))
-        for key in ROPE_CHECKED:
+        for key in ("rope_type", "rope_theta", "partial_rotary_factor"):
             self._compare(folder, key, _rope(found, key), _rope(own, key))
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
@@ -205,21 +197,20 @@ class StockModel(LoadedModel):
 def load_weights(
     place: Path, dtype: Any, config: PretrainedConfig | None = None
 ) -> PreTrainedModel:
-    """Load the model in the folder `place` with transformers' own attention, in evaluation mode.
-
-    `config` replaces config.json. Raises DataError if weights are missing or unreadable.
-    """
+    """Load a model with transformers' own attention; `config` replaces config.json."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     config = config or read_config(place)
     sinks = config.model_type in ARCHITECTURES and ARCHITECTURES[config.model_type].sinks
     gemma3 = config.model_type == "gemma3_text"
+    # Gemma 3 with vision has these prefixes; transformers must rename them.
+    prefixes = {r"^(model\.)?language_model(\.model)?\.": "model."}
     try:
         found: Any = AutoModelForCausalLM.from_pretrained(
             place,
             config=config,
-            key_mapping=_PREFIXES if gemma3 else None,
+            key_mapping=prefixes if gemma3 else None,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
@@ -327,10 +318,6 @@ class Gemma3(StockModel):
 
     model_type = "gemma3_text"
     architecture = ARCHITECTURES[model_type]
-
-    @property
-    def local(self) -> LocalLayers | None:
-        return self.shape.local
 
     def own_keys(self) -> dict[str, Any]:
         geometry, local = self.geometry, self.shape.local

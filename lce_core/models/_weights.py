@@ -28,10 +28,6 @@ def damaged(file: Path | str, got: str, expected: str) -> DataError:
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
-    """Return config.json without transformers' default values.
-
-    Raises DataError if the file is missing or broken, or names code that transformers would load.
-    """
     require_files(folder)
     file = folder / "config.json"
     try:
@@ -47,11 +43,7 @@ def read_config_json(folder: Path) -> dict[str, Any]:
 
 
 def require_files(folder: Path) -> None:
-    """Check that a folder's model files are regular files, whose names UTF-8 can encode.
-
-    transformers and safetensors open whatever has the right name, and a FIFO or device would block
-    them for ever.
-    """
+    """Check that model files are regular files: a FIFO or device would block transformers."""
     with contextlib.suppress(OSError):  # whoever reads an unreadable folder reports it
         for file in sorted(folder.iterdir()):
             if file.suffix in _SUFFIXES:
@@ -75,7 +67,7 @@ def _require_file(file: Path) -> None:
 
 
 def _refuse_code(config: dict[str, Any], file: Path) -> None:
-    """Refuse names that transformers would look up in torch, or download as code from a hub."""
+    # transformers would look up these names in torch, or download them as code from a hub.
     for key in ("dtype", "torch_dtype"):
         if (given := config.get(key)) not in _DTYPES:
             kinds = ", ".join(filter(None, _DTYPES))
@@ -101,13 +93,7 @@ def _json(file: Path) -> Any:
 
 
 def weights_digest(folder: Path) -> str:
-    """Return the sha256 over names and contents of the model files in `folder`.
-
-    It identifies weights in a local folder, which has no hub commit. Reading 13 GB takes most of a
-    minute, but only once: `lce_core.store.file_facts` caches the sha256 of each file. Raises
-    UnavailableError if the folder cannot be read or has no model file, and DataError if a model
-    file is no regular file or its name is not UTF-8.
-    """
+    """Return the sha256 over names and contents of the model files in `folder`."""
     digest = hashlib.sha256(f"weights {VERSION}\n".encode())
     require_files(folder)
     try:
@@ -132,10 +118,7 @@ def weights_digest(folder: Path) -> str:
 
 
 def require_whole(folder: Path) -> None:
-    """Raise DataError unless safetensors files have the sizes that their headers state.
-
-    Changed values are not noticed here; `weights_digest` covers them.
-    """
+    """Raise DataError unless safetensors files have the sizes that their headers state."""
     from safetensors import SafetensorError, safe_open
 
     require_files(folder)
@@ -151,11 +134,7 @@ def require_whole(folder: Path) -> None:
 
 
 def require_model(folder: Path) -> None:
-    """Raise DataError unless a folder has all files of a model, before hours depend on it.
-
-    All JSON files must parse, there must be a tokenizer and weights, and the shards must contain
-    the tensors that the index names.
-    """
+    """Raise DataError unless a folder has all files of a model, and shards all of their tensors."""
     require_files(folder)
     for file in sorted(folder.glob("*.json")):
         try:

@@ -2,8 +2,7 @@
 
 The model has 0.26 M parameters and a context of 128 tokens. Texts contain key tokens: 8 families of
 16. When the query token of a family occurs, the model must repeat the family's earlier key token.
-Retrieval is exact at 128 tokens and collapses beyond about 256 tokens, which context extension
-should repair. docs/performance.md has the recipe's measurements.
+Retrieval is exact at 128 tokens and collapses beyond about 256 tokens.
 """
 
 from __future__ import annotations
@@ -111,12 +110,10 @@ def plant_keys(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     """Hide keys, queries and answers in packed rows (rows, tokens); return loss weights too.
 
-    A row gets n keys of distinct families at random positions and, for each key, a later query
-    token of the same family followed by the key again. The answer needs a single attention match
-    instead of an induction circuit, so a two-layer model learns it in minutes. Tokens are inserted,
-    not overwritten: the last tokens of the row are dropped. The distance from key to query is
-    uniform up to the whole row, so a model trained on rows of its context length sees every needle
-    depth.
+    A row gets keys of distinct families at random positions and, for each key, a later query token
+    of the same family followed by the key again. The answer needs a single attention match instead
+    of an induction circuit, so a two-layer model learns it in minutes. Inserted tokens push the
+    last tokens out of the row. The distance from key to query is uniform up to the whole row.
     """
     num_rows, length = rows.shape
     planted = min(keys.families, length // TOKENS_PER_KEY)

@@ -1,13 +1,7 @@
 """Build what the trainer needs: training rows, the model with its method, and the loss.
 
-The method is applied before the model moves to the device or is sharded, so that parameters which
-the method adds are trained and sharded like all others. Parameters with `requires_grad=False` stay
-out of the optimiser, the EMA and the resume points.
-
-LoRA adds low-rank updates of linear layers before training, which are merged into the checkpoint. A
-layer computes W x + alpha / rank * B (A x) with W frozen. B starts at zero, so training starts from
-the unchanged model. The layer keeps the names `weight` and `bias`, so the merged checkpoint has the
-stock model's parameter names. An EMA averages A and B separately.
+With LoRA a layer computes W x + alpha / rank * B (A x) with W frozen. B starts at zero, so training
+starts from the unchanged model. An EMA averages A and B separately.
 
 The peft package is not used: once installed, transformers' Auto classes follow an
 adapter_config.json to weights that no fingerprint covers. It merges whole modules, whereas a
@@ -27,14 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from lce_core.data.packing import PackedRows
 from lce_core.devices import autocast, resolve_dtype
 from lce_core.errors import SpecError
 from lce_core.evaluation.cross_entropy import linear_cross_entropy
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend, use_kernel
 from lce_core.extension.insertion import reserve_token
-from lce_core.methods import METHODS, LoRA, Method
+from lce_core.methods import METHODS, LoRA
 from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.recomputation import enable, storage
@@ -49,13 +42,6 @@ if TYPE_CHECKING:
 _DOWN, _UP = ".lora_A", ".lora_B"
 
 
-def open_rows(job: TrainingJob) -> PackedRows:
-    rows = PackedRows.open(job.rows)
-    assert rows.row_length == job.row_length, f"{rows.row_length}, not {job.row_length} tokens"
-    assert len(rows), "no rows"
-    return rows
-
-
 def plugin_of(job: TrainingJob) -> LanguageModel:
     """Return the base model's plug-in, after importing the user's plug-in folders."""
     add_plugin_folders(job.plugin_folders)
@@ -63,22 +49,14 @@ def plugin_of(job: TrainingJob) -> LanguageModel:
 
 
 class LossModel(nn.Module):
-    """A causal language model as a module whose forward pass returns the training loss.
-
-    Wrappers that act on `forward` (DistributedDataParallel, fully_shard) thus see embedding, layers
-    and head in one call. With "bf16", autocast computes matrix products in bf16 from fp32 weights.
-    """
+    """A language model whose forward pass returns the loss, for wrappers that act on `forward`."""
 
     def __init__(self, model: PreTrainedModel, precision: str, kept: str = "none") -> None:
         super().__init__()
         self.model, self.precision, self.kept = model, precision, kept
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of next-token losses, in nats.
-
-        The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and i >= 1.
-        Tokens and weights are (rows, row_length).
-        """
+        """Return the sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over r and i >= 1."""
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model
         with autocast(tokens.device, self.precision):
@@ -102,16 +80,13 @@ class Parts:
     extended: ExtendedModel | None
     layers: Sequence[nn.Module]
     kernel: str
-    """`lce_core.extension.kernels`."""
 
     @property
     def lora(self) -> LoRA | None:
-        """LoRA settings of the method; None if the method trains the weights directly."""
         return self.extended.method.lora() if self.extended else None
 
 
 def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
-    """Load the model, apply the method and add the loss; sharding keeps this process's rows."""
     method = None if job.method is None else METHODS.from_identity(job.method)
 
     def start() -> PreTrainedModel:
@@ -130,11 +105,27 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
 
     sharded = job.is_sharded(device)
     model = build_on_main(start, device, job.state_dtype) if sharded else start()
-    extended = None if method is None else _extend(job, base, method, model, device)
-    compute = resolve_dtype(job.training.precision)
-    kernel = (
-        extended.kernel if extended else use_kernel(model, job.training.kernel, device, compute)
-    )
+    # Before the model moves or is sharded, so that the method's own parameters are trained as well.
+    extended, compute = None, resolve_dtype(job.training.precision)
+    if method is None:
+        kernel = use_kernel(model, job.training.kernel, device, compute)
+    else:
+        extended = extend(
+            model,
+            base,
+            method,
+            target=job.target_context,
+            kernel=job.training.kernel,
+            compute_dtype=compute,
+            device=device,
+            training=True,
+            seed=job.seed,
+            positions=job.train_positions,
+        )
+        kernel = extended.kernel
+        extended.begin_request(sequence_length(job, extended))
+        if lora := method.lora():
+            add_lora(model, lora, job.seed)
     # Autocast only helps fp32 weights; with bf16 weights all products are in bf16 already.
     precise = job.state_dtype == torch.float32 and not job.casts_weights
     # List the layers before they are sharded, which changes their class.
@@ -147,31 +138,6 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
     enable(model, job.kept)
     module.train()
     return Parts(model, module, extended, layers, kernel)
-
-
-def _extend(
-    job: TrainingJob,
-    base: LanguageModel,
-    method: Method,
-    model: PreTrainedModel,
-    device: torch.device,
-) -> ExtendedModel:
-    extended = extend(
-        model,
-        base,
-        method,
-        target=job.target_context,
-        kernel=job.training.kernel,
-        compute_dtype=resolve_dtype(job.training.precision),
-        device=device,
-        training=True,
-        seed=job.seed,
-        positions=job.train_positions,
-    )
-    extended.begin_request(sequence_length(job, extended))
-    if lora := method.lora():
-        add_lora(model, lora, job.seed)
-    return extended
 
 
 def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
@@ -199,10 +165,7 @@ class LoRALinear(nn.Module):
 
 
 def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
-    """Add low-rank updates to `model` in place, drawn from `seed`, and freeze all other weights.
-
-    Weights whose name contains an entry of `lora.whole` are not frozen.
-    """
+    """Add low-rank updates in place, and freeze all weights but those named in `lora.whole`."""
     generator = torch.Generator().manual_seed(seed)
     found = [
         (name, layer)

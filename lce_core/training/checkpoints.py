@@ -8,9 +8,8 @@ resume point does not contain them. Shard i holds consecutive rows (first dimens
 tensor, so any number of processes can read a point that n processes wrote. Shard 0 also contains
 the scalars and the tensors that are not sharded.
 
-A writer fills a temporary folder whose name contains a random token, calls fsync and renames the
-folder. A point is therefore either complete or absent, and two writers never share files. The
-previous point is deleted after the rename.
+A writer fills a temporary folder, calls fsync and renames the folder, so a point is either complete
+or absent.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NAME = re.compile(r"point-(\d{9})-([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Point:
-    """Location of a run's state after `step` updates; a random `token` separates writers."""
+    """Folder of a run's state after `step` updates; a random `token` separates writers."""
 
     folder: Path
     step: int
@@ -54,7 +53,6 @@ class Point:
 
     @property
     def aside(self) -> Path:
-        """Temporary folder, which `publish` renames to `path`."""
         return self.folder / f"{_ASIDE}{self.path.name}"
 
     def shards(self) -> list[Path]:
@@ -70,7 +68,6 @@ class WholeTensors:
         self.names: tuple[str, ...] = tuple(shards[0].keys())
 
     def scalar(self, name: str) -> Tensor:
-        """Load a tensor without dimensions, such as the optimiser's step count."""
         tensor: Tensor = self._shards[0].get_tensor(name)
         return tensor
 
@@ -89,7 +86,6 @@ class WholeTensors:
 
 
 def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tensor]) -> None:
-    """Write shard `index` (from 0) to the temporary folder; unsharded runs have one."""
     point.aside.mkdir(parents=True, exist_ok=True)
     path = point.aside / _file_name(index, count)
     try:
@@ -101,12 +97,7 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
 
 
 def publish(point: Point, identity: str, count: int, seconds: float = 0.0) -> None:
-    """Rename a completely written resume point to its final name, then delete older points.
-
-    `seconds` are those of all attempts until now. Only the main process calls this. Points with a
-    higher step stay: a process that was believed dead may call this after another process has
-    continued the run.
-    """
+    """Rename a completely written resume point to its final name, then delete older points."""
     facts = point.aside / "point.json"
     content = {"step": point.step, "identity": identity, "shards": count, "seconds": seconds}
     facts.write_text(json.dumps(content), encoding="utf-8")
@@ -115,6 +106,7 @@ def publish(point: Point, identity: str, count: int, seconds: float = 0.0) -> No
     point.aside.rename(point.path)
     sync(point.folder)
     for other in _points(point.folder):
+        # Later points stay: this process may have been believed dead while another one went on.
         if other != point and other.step <= point.step:
             shutil.rmtree(other.path, ignore_errors=True)
 
@@ -126,10 +118,7 @@ def seconds_trained(folder: Path) -> float:
 
 
 def find_point(folder: Path, identity: str) -> Point | None:
-    """Return the folder's latest readable resume point of run `identity`; None if there is none.
-
-    After a damaged point the run repeats some steps, with the same result.
-    """
+    """Return the folder's latest readable resume point of run `identity`; None if there is none."""
     for point in _points(folder):
         facts = _facts(point.path / "point.json")
         if facts is None:
@@ -151,17 +140,13 @@ def find_point(folder: Path, identity: str) -> Point | None:
 
 @contextlib.contextmanager
 def open_point(point: Point) -> Iterator[WholeTensors]:
-    """Open a point's tensors for reading.
-
-    Raises:
-      SafetensorError, OSError: if a shard is damaged or missing.
-    """
-    for path in point.shards():
-        open_file(path).close()  # safetensors would wait for the writer of a FIFO
+    """Open a point's tensors; SafetensorError or OSError if a shard is damaged or missing."""
+    shards = []
     with contextlib.ExitStack() as stack:
-        yield WholeTensors(
-            [stack.enter_context(safe_open(path, framework="pt")) for path in point.shards()]
-        )
+        for path in point.shards():
+            open_file(path).close()  # safetensors would wait for the writer of a FIFO
+            shards.append(stack.enter_context(safe_open(path, framework="pt")))
+        yield WholeTensors(shards)
 
 
 def sweep(folder: Path) -> None:
@@ -196,10 +181,7 @@ def state_tensors(
     *,
     is_main: bool,
 ) -> dict[str, Tensor]:
-    """Return this process's rows of sharded tensors and, on the main process, all other tensors.
-
-    Names are "weights/...", "optimizer/..." (moments, steps) and "average/..." (EMA).
-    """
+    """Return this process's rows of sharded tensors and, on the main process, all other tensors."""
     tensors = {f"weights/{name}": tensor.detach() for name, tensor in parameters.items()}
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
@@ -250,8 +232,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file of floating-point tensors, with one at a time in host memory.
 
     The safetensors library copies all tensors from the device before it writes: 81 GB at once for a
-    7B model sharded over eight GPUs. Format: 8 bytes with the header's length, the header as JSON,
-    then the tensors' bytes in order.
+    7B model sharded over eight GPUs.
     """
     header, end = {}, 0
     for name, tensor in tensors.items():

@@ -40,8 +40,7 @@ class TrainingJob(BaseModel):
     out: Path
     """Existing folder that receives the checkpoint `model/` and the loss log `loss.jsonl`."""
     resume: Path
-    """Folder for resume points, from which a restarted run continues. The caller deletes it once
-    the checkpoint is stored."""
+    """Folder for resume points; the caller deletes it once the checkpoint is stored."""
     micro_batch_tokens: int = Field(default=8192, gt=0)
     device: DeviceName = "auto"
     processes: int = Field(default=1, ge=1)
@@ -52,11 +51,9 @@ class TrainingJob(BaseModel):
     checkpoint_seconds: float = Field(default=60.0, ge=0)
     """Minimum seconds between resume points. The trainer waits longer if writing is slow."""
     step_timeout_seconds: float = Field(default=600.0, gt=0)
-    """Maximum seconds that a process waits for the others during a training step. Then the run
-    fails, so that a process that hangs does not block the others' GPUs."""
+    """Maximum seconds that a process waits for the others during a training step, then fails."""
     sharding: Literal["auto", "shard"] = "auto"
-    """"shard": each process has some rows of every weight; "auto": on GPUs and with bf16 states,
-    else each has the whole model."""
+    """"shard": each process has some rows of every weight; "auto": so on GPUs or in bf16."""
     gradient_checkpointing: Checkpointing = "auto"
     states: Literal["fp32", "bf16"] | None = None
     """Precision of weights, gradients and moments if the study allows both; None means fp32."""
@@ -70,7 +67,6 @@ class TrainingJob(BaseModel):
 
     @property
     def rows_per_step(self) -> int:
-        """Rows per weight update, of all processes and micro-batches."""
         return self.training.tokens_per_step // self.row_length
 
     @property
@@ -108,11 +104,7 @@ class TrainingJob(BaseModel):
         return max(1, self.micro_batch_tokens // self.row_length)
 
     def identity(self) -> str:
-        """Return a hash of model, method, seed, lengths and training settings.
-
-        Resume points with another hash are rejected. Settings that only change memory use are left
-        out.
-        """
+        """Return a hash for resume points, without settings that only change memory use."""
         what = {"base_model", "method", "from_scratch", "seed", "num_steps", "row_length"}
         payload = self.model_dump(mode="json", include={*what, "target_context"})
         if self.train_positions != "exact":

@@ -1,17 +1,16 @@
 """Run one job in several processes with `accelerate launch` and collect progress and results.
 
-The driver writes the job to a private folder and starts `accelerate launch -m MODULE JOB.json` with
-its own configuration file, so that only the machines of a user's Accelerate file have an effect.
-Rank 0 prints progress as JSON lines. The processes leave the result and errors as files in the
-private folder.
+The driver starts `accelerate launch` with its own configuration file, so that only the machines of
+a user's Accelerate file have an effect. Rank 0 prints progress as JSON lines. The processes leave
+the result and errors as files in a private folder.
 
 The driver holds the write end of every worker's standard input and closes it when the launcher
 exits. If the driver or the launcher dies for any reason, the workers read end-of-file and exit, so
 that no orphan keeps a GPU.
 
-A run can use several machines with a shared file system. The driver runs on the main machine, and
-`join` on each other machine; it starts workers there whenever the driver starts some. These workers
-get the job's path from the main machine's rendezvous store, and exit when the store disappears.
+A run can use several machines with a shared file system: the driver runs on the main machine, and
+`join` on each other machine. Workers there get the job's path from the main machine's rendezvous
+store, and exit when the store disappears.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from torch.distributed.rendezvous import rendezvous
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
 from lce_core.execution import AccelerateConfig
 from lce_core.progress import Report
+from lce_core.store.odd_files import write_file
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -52,18 +52,9 @@ def launch(
 ) -> dict[str, Any]:
     """Run `python -m module` in the processes of all machines and return the result of rank 0.
 
-    Args:
-      machines: number of processes and machines. `join` must run on the machines of other ranks.
-      report: called in this process with every progress mapping that rank 0 prints.
-      scratch: existing folder, in which the driver creates a temporary folder. A killed driver
-        leaves the temporary folder behind, so pass a folder that is cleaned up later.
-
-    Raises:
-      LceError, torch.OutOfMemoryError, MemoryError, OSError: the first error of any process, in its
-        own class.
-      WorkerLostError: if a process ended without an error file (killed or crashed), or waited too
-        long for another process.
-      ProcessFailedError: for any other error of a process; the message names it.
+    The first error of a process is raised in its own class if it is an LceError,
+    torch.OutOfMemoryError, MemoryError or OSError. A killed driver leaves a temporary folder in
+    `scratch`, which should be cleaned up later.
     """
     with tempfile.TemporaryDirectory(prefix="launch-", dir=scratch) as name:
         folder = Path(name)
@@ -134,10 +125,10 @@ def work(job: Path | None, carry_out: Callable[[str, Report], dict[str, Any]]) -
             "errno": getattr(error, "errno", None),
             "trace": traceback.format_exc(),
         }
-        _write(job.parent / f"error-{rank}.json", described)
+        write_file(job.parent / f"error-{rank}.json", json.dumps(described).encode())
         raise
     if rank == 0:
-        _write(job.parent / "result.json", facts)
+        write_file(job.parent / "result.json", json.dumps(facts).encode())
     torch.distributed.destroy_process_group()
 
 
@@ -155,12 +146,14 @@ def _attributed(error: Exception) -> Exception:
     return error
 
 
-def _configuration(machines: AccelerateConfig) -> dict[str, Any]:
-    # MULTI_GPU is Accelerate's name for launching through torchrun. The job itself selects CPU or
-    # CUDA.
+@contextlib.contextmanager
+def _launcher(
+    folder: Path, machines: AccelerateConfig, arguments: Sequence[str], stderr: IO[str]
+) -> Iterator[subprocess.Popen[str]]:
     several = machines.num_machines > 1
-    return {
+    settings = {
         "compute_environment": "LOCAL_MACHINE",
+        # Accelerate's name for launching through torchrun. The job itself selects CPU or CUDA.
         "distributed_type": "MULTI_GPU",
         "num_processes": machines.num_processes,
         "num_machines": machines.num_machines,
@@ -171,14 +164,8 @@ def _configuration(machines: AccelerateConfig) -> dict[str, Any]:
         "mixed_precision": "no",
         "use_cpu": False,
     }
-
-
-@contextlib.contextmanager
-def _launcher(
-    folder: Path, machines: AccelerateConfig, arguments: Sequence[str], stderr: IO[str]
-) -> Iterator[subprocess.Popen[str]]:
     config = folder / "accelerate.json"
-    config.write_text(json.dumps(_configuration(machines)), encoding="utf-8")
+    config.write_text(json.dumps(settings), encoding="utf-8")
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     process = subprocess.Popen(
         [*command, "-m", *arguments],
@@ -238,18 +225,11 @@ def _print_progress(entry: Mapping[str, Any]) -> None:
 
 
 def _progress(line: str) -> dict[str, Any] | None:
-    """Return what `_print_progress` printed; None for a line that a plug-in printed."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except ValueError:  # a plug-in may print lines of its own
         return None
     return entry if isinstance(entry, dict) and "steps" in entry else None
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    aside = path.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps(value), encoding="utf-8")
-    aside.replace(path)
 
 
 def _raise_first_error(folder: Path) -> None:

@@ -1,39 +1,16 @@
 """Estimate a training run's device memory before anything is loaded, and choose its fallbacks.
 
 Memory peaks during the backward pass of one layer or while the loss is computed, when the gradients
-of earlier micro-batches already exist. The estimate is in bytes per process, with
-
-    T tokens of a micro-batch, h hidden size, q and k total width of the query and key heads,
-    m width of the MLP, V vocabulary, n layers, P parameters, N processes that share the model
-
-- states: weights, gradients and two moments take 16 P / N in fp32 and 8 P / N in bf16; the EMA
-  takes 4 P / N;
-- inputs of layers: n T h numbers, in the dtype of the weights during a pass;
-- with `kept="attention"`: (n - 1) T (2 q + 4 heads), attention outputs in bf16 (4 q in fp32) and
-  log-sum-exp in fp32; with "attention:K" K times instead of n - 1;
-- one recomputed layer, the gradients at its widest point and, under autocast, bf16 copies of its
-  weights;
-- loss: gradients of the head and of the hidden states, and one block of logits;
-- gathered: the weights of sharded layers, embedding and head while they are whole;
-- what the method's attention keeps beyond stock attention: the tensors that autograd saves in
-  `lce_core.attention`, or what the attention scheme declares.
+of earlier micro-batches already exist. What a method's attention keeps beyond stock attention are
+the tensors that autograd saves in `lce_core.attention`, or what the attention scheme declares.
 
 Tests compare these sums with torch's MemTracker at the models' true widths, for every kind of
 method that trains. The estimate excludes fragmentation (see `USABLE_FRACTION`).
 
-Fallbacks of a run that is out of memory, cheapest first:
-
-1. Fewer rows per forward pass, down to one. This costs almost nothing for long rows.
-
-2. Layers keep fewer activations for the backward pass: first "attention", then attention in some
-layers, then "full", then "offload" (`lce_core.training.recomputation`).
-
-3. Weights, gradients and moments in bf16 from the first step on, if the study allows fp32 and bf16.
-
-1 and 2 change only the order of summation and, with dropout, which activations are dropped. On a
-GPU the run starts with the first fallback whose estimated memory fits, because each failed attempt
-costs a restart; the estimate also chooses the number of layers that keep attention, which a failed
-attempt halves. A `gradient_checkpointing` other than "auto" is used exactly.
+Fallbacks of a run that is out of memory, cheapest first: fewer rows per forward pass, fewer kept
+activations (`lce_core.training.recomputation`), and states in bf16 from the first step on, if the
+study allows fp32 and bf16. The first two change only the order of summation and, with dropout,
+which activations are dropped. A `gradient_checkpointing` other than "auto" is used exactly.
 """
 
 from __future__ import annotations
@@ -53,7 +30,7 @@ from lce_core.study.cost import num_parameters
 from lce_core.training.recomputation import attention_layers, every_kept
 
 if TYPE_CHECKING:
-    from lce_core.methods import LoRA, Method
+    from lce_core.methods import Method
     from lce_core.models import LanguageModel
     from lce_core.training.job import TrainingJob
 
@@ -68,8 +45,7 @@ _CONTEXT_BYTES = 1.5e9
 _KEPT_SCORE_BYTES = 10
 """Bytes that autograd saves per score: scores and weights in fp32 (4 each), weights in bf16 (2)."""
 _SCORE_BYTES = 24
-"""Bytes per score at the fullest moment: six fp32 tensors in the backward pass of landmark's
-log-sum-exp, counted on tensors without values. A plain softmax needs fewer."""
+"""Bytes per score at the fullest moment: six fp32 tensors in landmark's backward pass."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +53,11 @@ class Memory:
     """Estimated bytes on the device of one process, by purpose."""
 
     states: float
-    """Weights, gradients, moments and EMA."""
     inputs: float
     """Activations that all layers keep for the backward pass."""
     layer: float
     """Temporary memory of one layer's backward pass or of the loss, the larger of both."""
     gathered: float
-    """Weights from other processes and their gradients, while in use."""
     context: float
     """Allowance for the CUDA context, workspaces and NCCL."""
 
@@ -119,7 +93,6 @@ class _AttentionMemory:
 def estimate(
     job: TrainingJob, base: LanguageModel, method: Method | None = None, *, sharded: bool
 ) -> Memory:
-    """Estimate the memory of one process of a run; None as method trains the unmodified model."""
     shape, geometry = base.shape, base.geometry
     width, vocab = shape.hidden_size, shape.vocab_size
     experts = shape.experts
@@ -141,7 +114,10 @@ def estimate(
     parameters = num_parameters(base)
     ends = vocab * width * (1 if shape.tied_embeddings else 2)
     of_layer = (parameters - ends) / shape.num_layers
-    trained = parameters if lora is None else _low_rank(lora, base)
+    trained = parameters
+    if lora is not None:  # as if every target layer were square
+        trained = shape.num_layers * len(lora.targets) * 2 * lora.rank * width
+        trained += any("embed" in part for part in lora.whole) * vocab * width
     # Per trained weight: its gradient and AdamW's two moments; the EMA is always fp32.
     average = 4 * trained if job.training.ema_decay else 0
     states = (stored * parameters + 3 * stored * trained + average) / shares
@@ -214,7 +190,6 @@ def estimate(
 
 
 def _attention_memory(job: TrainingJob, base: LanguageModel, method: Method) -> _AttentionMemory:
-    """Return what the method's most demanding layer needs for the rows of one forward pass."""
     geometry, insertion = base.geometry, method.insertion(base.geometry)
     length, growth = job.row_length, 1.0
     if insertion is not None:
@@ -253,14 +228,6 @@ def _attention_memory(job: TrainingJob, base: LanguageModel, method: Method) -> 
     return _AttentionMemory(growth, shared, kept, peak, fused)
 
 
-def _low_rank(lora: LoRA, base: LanguageModel) -> float:
-    """Estimate the weights that LoRA trains, as if every target layer were square."""
-    shape = base.shape
-    updates = shape.num_layers * len(lora.targets) * 2 * lora.rank * shape.hidden_size
-    whole = any("embed" in part for part in lora.whole)
-    return float(updates + whole * shape.vocab_size * shape.hidden_size)
-
-
 def all_fallbacks(job: TrainingJob, num_layers: int) -> list[TrainingJob]:
     """Return the job and copies of it with one more fallback each."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
@@ -286,11 +253,11 @@ def worth_trying(
 ) -> Sequence[TrainingJob]:
     """Return the job, or copies of it that need less memory, in the order in which to try them.
 
-    The list starts with the first job whose estimated memory fits `capacity` bytes; if none fits,
-    it contains only the last fallback. If the memory is unknown, or `gradient_checkpointing` is not
-    "auto", the list starts with `job` itself.
+    The list starts with the first job whose estimated memory fits `capacity` bytes or, if the
+    memory is unknown or `gradient_checkpointing` is not "auto", with `job` itself.
     """
     found = all_fallbacks(job, base.shape.num_layers)
+    # A failed attempt halves the number of layers that keep attention.
     half = f"attention:{base.shape.num_layers // 2}"
     named = [one for one in found if ":" not in one.kept or one.kept in (job.kept, half)]
     if capacity is None:
@@ -313,7 +280,6 @@ def need(job: TrainingJob, base: LanguageModel, device: torch.device) -> Memory:
 
 
 def described(job: TrainingJob) -> str:
-    """Return a text such as "2 rows a pass, gradient_checkpointing full, fp32 states"."""
     rows = "1 row" if job.micro_rows == 1 else f"{job.micro_rows} rows"
     return f"{rows} a pass, gradient_checkpointing {job.kept}, {job.state_precision} states"
 
@@ -325,10 +291,7 @@ def too_small(
     capacity: int | None,
     failed: Sequence[str],
 ) -> SpecError:
-    """Return the error for a run that is out of memory even with its last fallback.
-
-    `failed` are the settings that were tried, each with torch's message.
-    """
+    """Return the error for a run that is out of memory even with its last fallback."""
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
     tried = f" (out of memory: {'; '.join(failed)})" if failed else ""
     bf16 = job.state_precision == "fp32" and job.training.precision == "bf16"

@@ -1,13 +1,10 @@
 """What updates the weights: AdamW and gradient sums in bf16, and the average of the weights.
 
 AdamW with bf16 weights and moments needs 8 bytes per parameter, gradient included, instead of 16.
-Arithmetic is fp32; weights and both moments are rounded stochastically. The second moment needs
-this too: multiplying by 0.999 changes a number by less than half a unit in the last place of bf16,
-so with rounding to nearest the moment would never decay. States in fp32 are not rounded.
-
-Stochastic rounding rounds a number up with a probability equal to its relative distance from the
-lower bf16 neighbour. The expected value is then the number itself, so updates far below the last
-bit of a weight still accumulate. The noise comes from a counter-based random number generator.
+Arithmetic is fp32; weights and both moments are rounded stochastically, up with a probability equal
+to the relative distance from the lower bf16 neighbour. So updates far below the last bit of a
+weight still accumulate, and the second moment decays: multiplying by 0.999 changes a number by less
+than half a unit in the last place of bf16, which rounding to nearest would drop.
 
 Sources: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Zamirai et al. 2020,
 arXiv:2010.06192 (stochastic rounding of weight updates); Salmon et al. 2011,
@@ -71,19 +68,16 @@ def rounded(values: Tensor, drawn: Tensor) -> Tensor:
 
 
 Formula = Callable[..., tuple[Tensor, ...]]
+"""Gets targets and gradient in fp32, then numbers; returns the targets' new values."""
 _BLOCK = {"cpu": 1 << 17, "cuda": 1 << 22}
-"""Elements per block if uncompiled: int64 temporaries of 1 MiB stay in a CPU's cache; those of 32
-MiB keep the number of launches low on a GPU."""
+"""Elements per block if uncompiled: 1 MiB stays in a CPU's cache, 32 MiB need few GPU launches."""
 
 
 class RoundedUpdate:
     """Compute new values of tensors in fp32; write them, rounded stochastically if in bf16.
 
-    Compiled, an update is one kernel that reads each tensor once and writes each target once.
-
     The noise of an element depends on seed, parameter name, step, pass and index in the whole
-    tensor, so results do not depend on the number of processes, blocks or interruptions. `formula`
-    gets targets and gradient in fp32, then numbers, and returns the targets' new values.
+    tensor, so results do not depend on the number of processes, blocks or interruptions.
     """
 
     def __init__(self, formula: Formula, seed: int, *, compiled: bool) -> None:
@@ -100,8 +94,7 @@ class RoundedUpdate:
     ) -> None:
         """Update up to four contiguous targets in place.
 
-        `when` is training step and pass; no two updates of a parameter may have the same pair. All
-        tensors are sharded alike.
+        `when` is training step and pass; no two updates of a parameter may have the same pair.
         """
         # A name's CRC-32 is, unlike its hash, equal in every process.
         mixed = np.random.SeedSequence([self._seed, zlib.crc32(name.encode())])
@@ -135,10 +128,7 @@ def _write(
 
 
 class RoundedAdamW(torch.optim.Optimizer):
-    """AdamW with stochastic rounding; its state has the same keys as that of torch.optim.AdamW.
-
-    The rounding noise depends on a parameter's name, `seed` and step.
-    """
+    """AdamW with stochastic rounding; its state has the same keys as that of torch.optim.AdamW."""
 
     def __init__(
         self,
@@ -158,11 +148,8 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def clip(self, limit: float, total: Callable[[float], float]) -> float:
-        """Return the global gradient norm; let the next `step` clip it to `limit`.
-
-        The gradients stay unchanged: scaling them in bf16 would round once more. `total` sums a
-        number over all processes.
-        """
+        """Return the global norm; let the next `step` clip it. `total` sums over all processes."""
+        # The gradients stay unchanged: scaling them in bf16 would round once more.
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(local(part), dtype=torch.float32) for part in gradients]
         norm = math.sqrt(total(float(torch.stack(norms).double().square().sum())))
@@ -211,15 +198,9 @@ def _adamw(
     second: Tensor,
     weights: Tensor,
     gradient: Tensor,
-    scale: Tensor,
-    fresh1: Tensor,
-    beta2: Tensor,
-    fresh2: Tensor,
-    kept: Tensor,
-    rate: Tensor,
-    root: Tensor,
-    eps: Tensor,
+    *numbers: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    scale, fresh1, beta2, fresh2, kept, rate, root, eps = numbers
     gradient = gradient * scale
     first = first + fresh1 * (gradient - first)
     second = second * beta2 + fresh2 * gradient * gradient
@@ -230,9 +211,8 @@ def _adamw(
 class GradientSums:
     """Sum each parameter's gradients over the micro-batches of a training step, in bf16.
 
-    Autograd would accumulate in bf16 with rounding to nearest: after a few hundred micro-batches, a
-    new gradient is smaller than half a unit in the last place of the sum and would be lost. Here a
-    hook adds each gradient to the sum in fp32 as soon as it exists, with stochastic rounding.
+    Autograd would accumulate with rounding to nearest: after a few hundred micro-batches, a new
+    gradient is smaller than half a unit in the last place of the sum and would be lost.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], seed: int, *, compiled: bool) -> None:
@@ -244,7 +224,6 @@ class GradientSums:
             parameter.register_post_accumulate_grad_hook(partial(self._take, name))
 
     def begin(self, step: int) -> None:
-        """Start a training step and discard the previous sums."""
         self._step = step
         self._sums.clear()
 
@@ -273,8 +252,7 @@ def _sum(total: Tensor, gradient: Tensor) -> tuple[Tensor]:
 class ExponentialMovingAverage:
     """Moving average of the weights: ema <- decay * ema + (1 - decay) * weights.
 
-    It starts from the initial weights and has no bias correction, because fine-tuning starts from a
-    trained base model. The horizon 1 / (1 - decay) should be well below the number of steps.
+    It has no bias correction, because fine-tuning starts from a trained base model.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
@@ -292,6 +270,5 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Overwrite the model's weights with their average, before the checkpoint is saved."""
         for name, tensor in self.tensors.items():
             self._parameters[name].copy_(tensor)

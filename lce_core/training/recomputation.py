@@ -8,9 +8,8 @@
 | full | its input | the whole layer |
 | offload | its input, in the host's memory | the whole layer |
 
-Recomputation runs the same kernels, so results are the same, bit for bit if the kernels sum in a
-fixed order. Keeping attention pays off for long rows: from 32k tokens on, attention is at least 40
-percent of the work of training Llama-2-7B, but its output is a small part of a layer's activations.
+From 32k tokens on, attention is at least 40 percent of the work of training Llama-2-7B, but its
+output is a small part of a layer's activations.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ def every_kept(num_layers: int) -> list[str]:
 
 
 def attention_layers(kept: str, num_layers: int) -> int:
-    """Return how many layers, counted from the first, keep attention's output."""
     name, _, first = kept.partition(":")
     if name != "attention":
         return 0
@@ -68,7 +66,6 @@ def enable(model: PreTrainedModel, kept: str) -> None:
 
 
 def storage(kept: str, device: torch.device) -> AbstractContextManager[object]:
-    """Move tensors saved for the backward pass to host memory if `kept` is "offload"."""
     if kept != "offload":
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=device.type == "cuda")

@@ -1,14 +1,9 @@
 """Run training jobs: pretraining of the toy base model and fine-tuning with any method.
 
-A step is one update on `tokens_per_step` tokens, whatever the number of processes and
-micro-batches: the loss is divided by the summed weight of all rows of the step before the backward
-pass. Any split into processes and micro-batches therefore computes the same gradient up to
-rounding, except for models with dropout (phi2), which is drawn per pass and process.
+The loss is divided by the summed weight of all rows of a training step before the backward pass.
+Any split into processes and micro-batches therefore computes the same gradient up to rounding,
+except for models with dropout (phi2), which is drawn per pass and process.
 
-Learning rate, rows and dropout are functions of the step, so a resumed run equals an uninterrupted
-one, bit for bit on a CPU.
-
-Several processes hold either whole copies of the model or a shard each; the arithmetic is the same.
 AdamW applies weight decay to every parameter, norms included, as the papers' training code does.
 """
 
@@ -38,18 +33,8 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     """Train to the last step and save to `job.out`, continuing from the latest resume point if any.
 
     A run that is out of memory restarts with the next fallback. `report` receives {"step", "steps",
-    "loss", "tokens_per_second"} about once a second.
-
-    Returns:
-      JSON-able facts: the last entry of the loss log, the attention kernels, resumed_from (steps of
-        earlier attempts), seconds, device, processes and the memory settings used. `out_of_memory`
-        lists the memory settings that failed; peak_memory_bytes is the maximum of this attempt.
-
-    Raises:
-      DataError: if no token of a training step has a loss weight above 0.
-      NonFiniteError: if the loss, a gradient or a weight is NaN or infinite. No checkpoint is saved
-        then; earlier resume points stay.
-      StoreError: if the resume folder belongs to another run.
+    "loss", "tokens_per_second"} about once a second. Returns `Trainer._facts` and the memory
+    settings that failed, `out_of_memory`.
     """
     device = resolve_device(job.device)
     _check(job, device)

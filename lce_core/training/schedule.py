@@ -1,7 +1,4 @@
-"""Learning rate, rows and seeds of a training step, as pure functions of the step number.
-
-So a resumed run needs only the step number to continue like an uninterrupted one.
-"""
+"""Learning rate, rows and seeds of a training step, as pure functions of the step number."""
 
 from __future__ import annotations
 
@@ -15,16 +12,13 @@ from lce_core.recipe import Training
 
 
 def learning_rate(training: Training, step: int, num_steps: int) -> float:
-    """Return the learning rate of training step `step` (0 is the first of `num_steps`).
-
-    It rises linearly to its peak at the last warmup step. Step `num_steps`, which is never run,
-    would get `final_fraction` of the peak; the last step therefore has a rate above zero.
-    """
+    """Return the learning rate of training step `step` (0 is the first of `num_steps`)."""
     peak = training.learning_rate
     if step < training.warmup_steps:
         return peak * (step + 1) / training.warmup_steps
     if training.schedule == "constant":
         return peak
+    # Step `num_steps`, which is never run, would get the final fraction: the last step learns too.
     progress = (step - training.warmup_steps) / max(1, num_steps - training.warmup_steps)
     left = 1 - progress if training.schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
     return peak * (training.final_fraction + (1 - training.final_fraction) * left)
@@ -47,11 +41,8 @@ def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDA
 def share(
     rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
 ) -> list[NDArray[np.int64]]:
-    """Split a step's rows over processes; return the micro-batches of one process.
-
-    Every process gets the same number, because all take part in every gradient exchange. The last
-    micro-batches may be smaller or empty.
-    """
+    """Split a step's rows over processes; return the micro-batches of one process."""
+    # All processes get the same number, because all take part in every gradient exchange.
     most = -(-len(rows) // num_processes)
     mine = rows[process * most : (process + 1) * most]
     return [mine[start : start + micro_rows] for start in range(0, most, micro_rows)]

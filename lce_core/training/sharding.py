@@ -1,14 +1,11 @@
 """Shard a model over the processes of a run: each process holds some rows of every weight.
 
-Weights, gradients, optimiser moments and the EMA are split along their first dimension (torch's
-`fully_shard`, FSDP2). Each decoder layer is gathered before use and released afterwards. Embedding,
-last norm and head stay gathered from the forward to the backward pass, because the loss reads them
-directly. Tensors are gathered in their own dtype, unless `param_dtype` is bf16, and reduced in
-fp32, so N processes compute the same as one, up to the order of summation.
+Embedding, last norm and head stay gathered from the forward to the backward pass, because the loss
+reads them directly. Gradients are reduced in fp32, so N processes compute the same as one, up to
+the order of summation.
 
-Only the main process reads the weights. The others build the model on the meta device. The decoder
-layers, and last the rest of the model, are broadcast and sharded one after another, so each device
-holds at most its shard and one whole layer (or the rest).
+Only the main process reads the weights. The decoder layers, and last the rest of the model, are
+broadcast and sharded one after another, so each device holds at most its shard and one whole layer.
 """
 
 from __future__ import annotations
@@ -37,10 +34,7 @@ if TYPE_CHECKING:
 def build_on_main(
     build: Callable[[], PreTrainedModel], device: torch.device, dtype: torch.dtype
 ) -> PreTrainedModel:
-    """Call `build` on the main process; build the same model without weights on the others.
-
-    `build` makes the model on the CPU; `device` is that on which processes exchange tensors.
-    """
+    """Call `build` on the main process; build the same model without weights on the others."""
     if dist.get_rank() == 0:
         model = build()
         _broadcast_text(model.config.to_json_string(use_diff=False), device)
@@ -77,17 +71,19 @@ def shard(
     device: torch.device,
     param_dtype: torch.dtype | None = None,
 ) -> None:
-    """Shard `module` in place over all processes, with the weights of the main process.
-
-    Decoder layers of `model`, a part of `module`, are gathered one by one in `param_dtype`,
-    parameters of RoPE frequencies always in their own dtype.
-    """
+    """Shard `module`, which contains `model`, in place; gather decoder layers in `param_dtype`."""
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     # Inputs are not cast: token weights and positions need fp32, and hidden states follow the
     # embedding's dtype.
     sums = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     cast = replace(sums, param_dtype=param_dtype)
-    exact = _of_other_dtype(model) if param_dtype is None else _with_frequencies(model)
+    exact: list[nn.Module] = []
+    for part in model.modules():
+        # `fully_shard` needs one dtype per call.
+        others = any(own.dtype != model.dtype for own in part.parameters(recurse=False))
+        trained = isinstance(part, RequestRotary) and any(True for _ in part.parameters())
+        if others if param_dtype is None else trained:
+            exact.append(part)
     for units, policy in ((exact, sums), (decoder_layers(model), cast)):
         for unit in units:
             _broadcast_weights(unit, device)
@@ -99,23 +95,6 @@ def shard(
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
     names = set(model._no_split_modules or ())
     return [part for part in model.modules() if type(part).__name__ in names]
-
-
-def _with_frequencies(model: PreTrainedModel) -> list[nn.Module]:
-    return [
-        part
-        for part in model.modules()
-        if isinstance(part, RequestRotary) and any(True for _ in part.parameters())
-    ]
-
-
-def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
-    """List modules of other dtypes than the model's: `fully_shard` needs one dtype per call."""
-    return [
-        part
-        for part in model.modules()
-        if any(own.dtype != model.dtype for own in part.parameters(recurse=False))
-    ]
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -135,10 +114,7 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def gathered(tensors: Mapping[str, Tensor], is_main: bool) -> dict[str, Tensor]:
-    """Return whole tensors on the CPU of the main process; {} on the others.
-
-    A collective operation: every process must call it with the same names in the same order.
-    """
+    """Return whole tensors on the CPU of the main process, {} on the others: collective."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -160,35 +136,28 @@ def _first_difference(found: list[Any], wanted: list[Any]) -> tuple[str, str]:
 
 
 def _broadcast_weights(module: nn.Module, device: torch.device) -> None:
-    """Broadcast the main process's weights for all parts that are not sharded yet."""
     handed: dict[nn.Parameter, nn.Parameter] = {}
+    is_main = dist.get_rank() == 0
     for part in module.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):
             if isinstance(parameter, DTensor):
                 continue
             # A tied weight is broadcast once and stays tied.
             if parameter not in handed:
-                whole = _broadcast(parameter.detach(), device)
-                handed[parameter] = nn.Parameter(whole, parameter.requires_grad)
+                # contiguous() makes no copy if the tensor is already on the device; sharing is
+                # safe, since a broadcast from rank 0 does not write there.
+                own = parameter.detach()
+                own = (
+                    own.to(device).contiguous() if is_main else torch.empty_like(own, device=device)
+                )
+                dist.broadcast(own, src=0)
+                handed[parameter] = nn.Parameter(own, parameter.requires_grad)
             setattr(part, name, handed[parameter])
         for name, buffer in list(part.named_buffers(recurse=False)):
             setattr(part, name, buffer.to(device))
 
 
-def _broadcast(tensor: Tensor, device: torch.device) -> Tensor:
-    is_main = dist.get_rank() == 0
-    # contiguous() makes no copy if the tensor is already on the device; sharing is safe, since a
-    # broadcast from rank 0 does not write there.
-    whole = tensor.to(device).contiguous() if is_main else torch.empty_like(tensor, device=device)
-    dist.broadcast(whole, src=0)
-    return whole
-
-
 def _broadcast_text(text: str, device: torch.device) -> str:
-    content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=device)
-    length = torch.tensor(len(content), device=device)
-    dist.broadcast(length, src=0)
-    if dist.get_rank():
-        content = torch.empty(int(length), dtype=torch.uint8, device=device)
-    dist.broadcast(content, src=0)
-    return bytes(content.tolist()).decode()
+    texts = [text]
+    dist.broadcast_object_list(texts, src=0, device=device)
+    return texts[0]

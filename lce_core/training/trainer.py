@@ -1,7 +1,4 @@
-"""The training loop of one process; `lce_core.training.run` starts it.
-
-Only weights, optimiser moments and the EMA carry over from one step to the next.
-"""
+"""The training loop of one process; `lce_core.training.run` starts it."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 import torch
@@ -29,6 +26,7 @@ from accelerate.utils import GradientAccumulationPlugin  # type: ignore[import-u
 from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
+from lce_core.data.packing import PackedRows
 from lce_core.devices import peak_flops, peak_memory
 from lce_core.errors import DataError, NonFiniteError, SpecError
 from lce_core.extension.kernels import KernelWatch
@@ -36,8 +34,8 @@ from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
 from lce_core.study.cost import training_flops
 from lce_core.training import checkpoints
-from lce_core.training.assembly import build, merged, open_rows, plugin_of, sequence_length
-from lce_core.training.loss_log import LossLog
+from lce_core.training.assembly import build, merged, plugin_of, sequence_length
+from lce_core.training.loss_log import LOG, line_of, open_log
 from lce_core.training.optimizer import ExponentialMovingAverage, GradientSums, RoundedAdamW
 from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share
 from lce_core.training.sharding import gathered, local
@@ -51,8 +49,7 @@ _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20
 """Training between resume points takes at least 20 times as long as writing one."""
 _LOADING_TIMEOUT = timedelta(hours=2)
-"""Longest wait for other processes outside of training steps. The main process reads 27 GB for a 7B
-model and writes as much, possibly over a slow network."""
+"""Longest wait outside of training steps; the main process reads 27 GB for a 7B model."""
 
 
 class _Batch(NamedTuple):
@@ -91,11 +88,7 @@ def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
 
 
 def use_private_compile_caches() -> None:
-    """Make torch keep compiled code in a folder that only this user can read and write.
-
-    torch unpickles files of this cache. By default it is a folder of the temporary directory with a
-    predictable name, which another user could have created.
-    """
+    """Keep torch's compiled code, which it unpickles, out of a folder that others could create."""
     try:
         folder = Path.home() / ".cache" / "lce-torch"
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +111,9 @@ class Trainer:
             # After graphs of eight methods torch would silently stop to compile in this process.
             torch.compiler.reset()
             use_private_compile_caches()
-        self.rows = open_rows(job)
+        self.rows = PackedRows.open(job.rows)
+        assert self.rows.row_length == job.row_length, f"{self.rows.row_length} tokens in a row"
+        assert len(self.rows), "no rows"
         self.micro_rows = job.micro_rows
         # All processes run the same number of passes, so count those of process 0.
         micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, self.micro_rows))
@@ -168,18 +163,17 @@ class Trainer:
         return torch.optim.AdamW(self.parameters.values(), fused=True, **settings)
 
     def train(self, report: Report) -> dict[str, Any]:
-        """Run the remaining training steps, save the checkpoint and return facts about the run."""
         begin = time.monotonic()
         self._began = begin - checkpoints.seconds_trained(self.job.resume)
         first = self.saved_step = self._resume()
-        with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:
+        with open_log(self.job.resume, first) if self._is_main else nullcontext() as log:
             entry = self._steps(first, log, report)
         self._require_finite_weights(self.job.num_steps)
         self._save_model()
         self.accelerator.wait_for_everyone()
         return self._facts(entry, first, time.monotonic() - begin)
 
-    def _steps(self, first: int, log: LossLog | None, report: Report) -> dict[str, Any]:
+    def _steps(self, first: int, log: TextIO | None, report: Report) -> dict[str, Any]:
         entry: dict[str, Any] = {}
         saved = reported = previous = time.monotonic()
         pause = self.job.checkpoint_seconds
@@ -191,7 +185,7 @@ class Trainer:
             now = time.monotonic()
             entry, previous = self._entry(step, loss, norm, now - previous), now
             if log:
-                log.append(entry)
+                log.write(line_of(entry))
             if self._is_main and (now - reported >= _REPORT_SECONDS or is_last):
                 reported = now
                 shown = {key: entry[key] for key in ("step", "loss", "tokens_per_second")}
@@ -204,12 +198,7 @@ class Trainer:
         return entry
 
     def _entry(self, step: int, loss: float, norm: float, seconds: float) -> dict[str, Any]:
-        """Build the loss log's entry of training step `step` (0 is the first).
-
-        `loss` is in nats per unit of loss weight, `norm` global and before clipping. The entry
-        counts steps from 1 and tokens_per_second over all processes; peak_memory_bytes is this
-        process's. mfu is None if the device's peak is unknown or LoRA freezes some weights.
-        """
+        # tokens_per_second are those of all processes, peak_memory_bytes is this process's.
         job, tokens = self.job, self.training.tokens_per_step
         speed, memory = tokens / seconds, peak_memory(self.device)
         self.peak_memory_bytes = max(self.peak_memory_bytes, memory)
@@ -247,18 +236,13 @@ class Trainer:
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
-        """Run the passes of one training step, and update the weights.
-
-        Returns loss in nats per unit of loss weight, gradient norm before clipping, and True if all
-        processes must save a resume point now.
-        """
+        """Return loss in nats per unit of loss weight, gradient norm, and True to save a point."""
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed_of_rows, step, job.rows_per_step, len(self.rows))
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
         batches = [self._read(_rows_or_dummy(part), counts=len(part) > 0) for part in mine]
-        # Read all micro-batches before the first pass: the loss is a mean over the tokens of all
-        # processes, so each gradient is scaled by the total weight. The first token of a row is
-        # never predicted, so its weight does not count.
+        # The loss is a mean over the tokens of all processes, so each gradient is scaled by the
+        # total weight. The first token of a row is never predicted.
         weight = self._sum(sum(float(batch.weights[:, 1:].sum()) for batch in batches))[0]
         if not weight > 0:
             raise DataError(
@@ -278,9 +262,7 @@ class Trainer:
             if self.extended:
                 seeds = row_seeds(job.seed_of_rows, step, _rows_or_dummy(part))
                 self.extended.begin_rows(seeds, batch.bounds, batch.positions)
-            # Tokens and weights have shape (rows, row_length). All passes but the last only
-            # accumulate gradients; accumulate() delays the gradient exchange and the update until
-            # the last pass.
+            # accumulate() delays the gradient exchange and the update until the last pass.
             with accelerator.accumulate(self.module):
                 loss = self._forward(batch)
                 total += loss.detach()
@@ -305,12 +287,9 @@ class Trainer:
         return mean, norm, votes > 0
 
     def _forward(self, batch: _Batch) -> torch.Tensor:
-        """Compute the loss of a micro-batch.
-
-        The first pass records which attention kernels run; a compiled layer would hide them. Layers
-        are compiled before the second pass rather than after the first, whose backward pass must
-        recompute exactly the layers that ran.
-        """
+        # The first pass records which attention kernels run; a compiled layer would hide them.
+        # Layers are compiled before the second pass rather than after the first, whose backward
+        # pass must recompute exactly the layers that ran.
         loss: torch.Tensor
         if self.kernels_run is None:
             with KernelWatch() as watch:
@@ -325,7 +304,6 @@ class Trainer:
         return loss
 
     def _clip(self) -> float:
-        """Clip the global gradient norm; return the norm before clipping."""
         limit = self.training.gradient_clip
         optimizer = self.optimizer.optimizer
         if isinstance(optimizer, RoundedAdamW):
@@ -334,7 +312,6 @@ class Trainer:
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
     def _read(self, rows: NDArray[np.int64], *, counts: bool) -> _Batch:
-        """Read rows; without `counts` they only take part in the exchange of gradients."""
         tokens, weights = self.rows.read(rows)
         bounds = positions = None
         if self._masks != "none":
@@ -347,7 +324,7 @@ class Trainer:
             bounds = torch.from_numpy(starts).to(self.device, non_blocking=True)
         if self.extended and self.extended.inserter:
             tokens, weights = self.extended.inserter.pieces(tokens, weights)
-        if not counts:
+        if not counts:  # the rows only take part in the exchange of gradients
             weights = np.zeros_like(weights)
         return _Batch(
             torch.from_numpy(tokens).to(self.device, non_blocking=True),
@@ -436,7 +413,7 @@ class Trainer:
         folder.mkdir(exist_ok=True)
         self.model.save_pretrained(folder, state_dict=save_learned(weights, folder))
         self.base.tokenizer(self.job.base_folder).save_pretrained(folder)
-        shutil.copyfile(self.job.resume / "loss.jsonl", self.job.out / "loss.jsonl")
+        shutil.copyfile(self.job.resume / LOG, self.job.out / LOG)
 
     def _facts(self, entry: dict[str, Any], first: int, seconds: float) -> dict[str, Any]:
         return {
@@ -455,6 +432,5 @@ class Trainer:
 
 
 def _rows_or_dummy(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    # A process without rows still runs every pass, on row 0 with weight zero, because gradient
-    # exchanges need all processes.
+    # Gradient exchanges need all processes, also those without rows.
     return rows if len(rows) else np.zeros(1, dtype=np.int64)

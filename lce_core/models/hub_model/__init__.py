@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from lce_core.errors import DataError, SpecError
 from lce_core.evidence import calls
-from lce_core.models import HubAddress, LocalLayers, ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models._stock import LoadedModel, load_weights, read_config
 from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
 from lce_core.registry import Examples, Source
@@ -146,10 +146,6 @@ class HubModel(LoadedModel):
         return self._facts().shape
 
     @property
-    def local(self) -> LocalLayers | None:
-        return self.shape.local
-
-    @property
     def architecture(self) -> Architecture:  # type: ignore[override]
         return ARCHITECTURES[self._facts().model_type]
 
@@ -160,7 +156,7 @@ class HubModel(LoadedModel):
         return HubAddress(self.repo, self.revision)
 
     def identity(self) -> dict[str, Any]:
-        """Leave out the label, which may change without changing any step id."""
+        # A model may be renamed.
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
@@ -178,7 +174,6 @@ class HubModel(LoadedModel):
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the tokenizer; raise DataError also if its ids exceed the vocabulary."""
         loaded = super().tokenizer(folder)
         for token in (loaded.bos_token_id, loaded.eos_token_id):
             if token is not None and token >= self.shape.vocab_size:

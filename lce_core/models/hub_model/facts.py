@@ -1,7 +1,6 @@
 """Read the sizes and the rotary embedding of a base model from its config.json.
 
-The file is read as JSON, because transformers' reader loads torch, which planning avoids. SpecError
-is raised here, before weights are downloaded, if methods cannot be applied to the model.
+The file is read as JSON, because transformers' reader loads torch, which planning avoids.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -75,46 +75,25 @@ class Facts(BaseModel):
 
     @property
     def geometry(self) -> RopeGeometry:
-        return RopeGeometry(
-            head_dim=self.head_dim,
-            rotary_dim=self.rotary_dim,
-            num_heads=self.num_heads,
-            num_kv_heads=self.num_kv_heads,
-            theta=self.theta,
-            trained_context=self.trained_context,
-            scaling=self.scaling,
-            unrotated=self.unrotated,
-        )
+        return RopeGeometry(**self._of(RopeGeometry))
 
     @property
     def shape(self) -> ModelShape:
-        return ModelShape(
-            num_layers=self.num_layers,
-            hidden_size=self.hidden_size,
-            intermediate_size=self.intermediate_size,
-            vocab_size=self.vocab_size,
-            gated_mlp=ARCHITECTURES[self.model_type].gated_mlp,
-            tied_embeddings=self.tied_embeddings,
-            experts=self.experts,
-            local=self.local,
-        )
+        gated = ARCHITECTURES[self.model_type].gated_mlp
+        return ModelShape(**self._of(ModelShape), gated_mlp=gated)
+
+    def _of(self, kind: type[RopeGeometry | ModelShape]) -> dict[str, Any]:
+        names = [field.name for field in fields(kind)]
+        return {name: getattr(self, name) for name in names if name in Facts.model_fields}
 
 
 def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
-    """Read the folder's config.json, and check that methods can be applied to the model.
-
-    `trained_context`, in tokens, replaces the file's `max_position_embeddings`.
-
-    Raises:
-      SpecError: if methods cannot be applied to this model; the message says why.
-      DataError: if the file cannot be read, or a key is missing or not a number.
-    """
+    """Read and check config.json; `trained_context` replaces `max_position_embeddings`."""
     config = language_model_of(read_config_json(folder))
     return checked_facts(config, folder / "config.json", trained_context)
 
 
 def checked_facts(config: Config, file: Path, trained_context: int | None) -> Facts:
-    """Return the facts of the parsed `file`, with the errors of `read_facts`."""
     try:
         facts = Facts.model_validate(facts_of(config, str(file), trained_context))
     except LceError:
@@ -132,7 +111,7 @@ def checked_facts(config: Config, file: Path, trained_context: int | None) -> Fa
 
 
 def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
-    """Return the fields of `Facts` from a parsed config.json; errors begin with `where`."""
+    """Return the fields of `Facts` from a parsed config.json."""
     architecture = ARCHITECTURES.get(str(config.get("model_type")), Architecture())
     config = {**architecture.defaults, **config}
     _refuse(_obstacles(config, architecture), config, where)
@@ -198,7 +177,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def language_model_of(config: Config) -> Config:
-    """Return the language model's part of a Gemma 3 with vision; other files as they are."""
+    """Return the language model's part of a Gemma 3 with vision, and other files unchanged."""
     text = config.get("text_config")
     if config.get("model_type") != "gemma3" or not isinstance(text, Mapping):
         return config
@@ -243,10 +222,6 @@ def _local_theta(config: Config, default: float) -> float:
 def _scaling(
     config: Config, rope: Config, found: Mapping[str, Any], where: str
 ) -> tuple[Scaling, set[int]]:
-    """Return the scaling and the contexts that config.json may mean, in tokens.
-
-    LongRoPE has a table for short texts and one for others: the trained context decides.
-    """
     sizes = ("head_dim", "rotary_dim", "num_heads", "num_kv_heads", "theta", "trained_context")
     plain = RopeGeometry(**{key: found[key] for key in sizes})
     context = config.get("max_position_embeddings") or plain.trained_context
@@ -269,11 +244,8 @@ def unreadable_rope(where: str, rope: Config, error: Exception) -> DataError:
 
 
 def _scaled_contexts(rope: Config, largest: int) -> set[int]:
-    """Return the contexts in tokens that the settings of a scaled model may mean.
-
-    `largest` is `max_position_embeddings`. Some publishers write the context after scaling there,
-    others the one before it, as Qwen's and Vicuna's instructions say.
-    """
+    # Some publishers write the context after scaling to `max_position_embeddings`, others the one
+    # before it, as Qwen's and Vicuna's instructions say.
     before = rope.get(ORIGINAL)
     # Without a factor, transformers takes the ratio of the contexts.
     scaled = int((before or largest) * rope["factor"]) if rope.get("factor") else largest
@@ -394,7 +366,11 @@ def _scalings(
             ", such as the checkpoint from before its context was extended",
         )
     largest = config.get("max_position_embeddings")
-    before = rope.get(ORIGINAL) or _before_chunks(config)
+    # Qwen2.5-1M needs dual chunk attention beyond its trained context, but states the longer one as
+    # `max_position_embeddings`. transformers has no such attention and ignores the key.
+    chunks = config.get("dual_chunk_attention_config")
+    whole = chunks.get(ORIGINAL) if isinstance(chunks, Mapping) else None
+    before = rope.get(ORIGINAL) or whole
     two_tables = kind == "longrope" and rope.get("long_factor") != rope.get("short_factor")
     if two_tables and trained_context is None:
         yield (
@@ -425,16 +401,6 @@ def _scalings(
                 " head, which this model's layers split before lce can scale the others",
                 "",
             )
-
-
-def _before_chunks(config: Config) -> Any:
-    """Return the trained context of a model that needs dual chunk attention beyond it, else None.
-
-    Qwen2.5-1M states the longer context as `max_position_embeddings`. transformers has no such
-    attention and ignores the key.
-    """
-    chunks = config.get("dual_chunk_attention_config")
-    return chunks.get(ORIGINAL) if isinstance(chunks, Mapping) else None
 
 
 def _no_number(where: str, key: str, given: object, expected: str) -> DataError:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lce_core.attention import causal, flash, rotation, windowed
+from lce_core.attention import causal, flash, windowed
 from lce_core.attention.flash import attend_all, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge, merge_rows
@@ -137,7 +137,7 @@ def test_segments_of_queries_equal_dense_attention(scheme, distance, monkeypatch
     parts, rope = random_states(150, dim=10), table(pairs=4)
     expected = dense(*parts, rope.inv_freq, distance)
     for size in (40, 150):  # 150: all queries together, as on a GPU
-        monkeypatch.setattr(windowed, "_segment", lambda query, size=size: size)
+        monkeypatch.setattr(windowed, "_SEGMENT", size)
         for cuts in ([], [100]):
             output = in_chunks(windowed.attend, scheme, parts, rope, cuts)
             torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
@@ -182,8 +182,7 @@ def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominate
 def test_rotation_tells_all_positions_apart_in_bfloat16():
     ones = torch.ones(1, 1, 32768, 2, dtype=torch.bfloat16)
     rotate, places = Rotation(RopeTable(np.array([1e-4])), ones), torch.arange(32768)
-    made = rotate._table, ones.device, rotate._precise, (0, 1)
-    blocks = [rotation._KEPT.get(made[0], block, 1024, *made[1:]) for block in range(32)]
+    blocks = [rotate._kept(block, 1024, ones.device) for block in range(32)]
     cos, sin = (torch.cat(parts)[:, 0] for parts in zip(*blocks, strict=True))
     assert cos.dtype == torch.float32
     assert len(torch.unique(torch.stack((cos, sin), -1), dim=0)) == 32768

@@ -1,5 +1,6 @@
 """Strategy: the block sizes of GPUs are forced on the CPU, and the CPU's own are the oracle."""
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def test_large_blocks_rotate_like_small_ones_to_the_last_bit(start, tokens, grou
     rotate: Any = Rotation(TABLE, states)
     expected = rotate(states, places, **rules)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rotation, "_KEPT", rotation._Kept())
+        patch.setattr(rotation, "_KEPT", OrderedDict())
         patch.setattr(Rotation, "_block_size", lambda *_: 4096)
         assert torch.equal(rotate(states, places, **rules), expected)
 

@@ -80,7 +80,7 @@ def runs(model: Any, base: LanguageModel, kernel: str, **how: Any) -> ExtendedMo
 def test_the_package_aligns_the_last_query_with_the_last_key(num_queries, num_keys, package):
     states = draw(num_queries, num_keys)
     expected, lse = flash_functions.dense(*states, 0.3, (-1, 0))
-    found = registered.attend_package(*states, 0.3).transpose(1, 2)
+    found = registered.attend_package(states, 0.3).transpose(1, 2)
     torch.testing.assert_close(found, expected)
     ours = flash.attend_causal(*states, 0.3)
     torch.testing.assert_close((ours.output, ours.lse), (found, lse))
@@ -89,7 +89,7 @@ def test_the_package_aligns_the_last_query_with_the_last_key(num_queries, num_ke
 
 def test_the_package_gets_states_of_one_dtype(package):
     query, key, value = draw(9, 9)
-    found = registered.attend_package(query, key, value.float(), 0.3)
+    found = registered.attend_package((query, key, value.float()), 0.3)
     assert (found.dtype, package.calls) == (torch.float32, [(9, 9)])
 
 
@@ -219,7 +219,7 @@ def test_the_kernel_that_ran_is_recorded(flash3, tokens_of_a_text):
     for name, expected in (("sdpa", "torch_flash"), ("flash3", "flash3")):
         kernels.activate(name)
         with KernelWatch() as watch:
-            part = flash._flash_cuda(*states, 0.3, causal=True)
+            part = flash._flash_cuda(states, 0.3, causal=True)
         assert watch.names() == expected
         assert part.output.shape == states[0].shape
         assert part.lse.shape == states[0].shape[:3]
@@ -235,7 +235,7 @@ def test_the_public_function_gets_what_the_private_one_gets(
     monkeypatch.setattr(torch_varlen, "varlen_attn", flash_functions.varlen_attn)
     monkeypatch.setattr(flash, "_FULL_GPU", HEADS)
     states = draw(num_queries, num_keys)
-    found = flash._flash_cuda(*states, 0.3, causal=is_causal, window=window)
+    found = flash._flash_cuda(states, 0.3, causal=is_causal, window=window)
     if window is not None:
         expected = flash.attend_window(*states, 0.3, window)
     elif is_causal:
@@ -259,8 +259,8 @@ def test_kernels_of_a_gpu_agree_within_bf16(num_queries, num_keys, monkeypatch):
     if num_queries == num_keys:
         for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
             with sdpa_kernel(backend), torch.enable_grad():
-                outputs.append(causal.attend_square(*states, 0.1))
+                outputs.append(causal.attend_square(states, 0.1))
     if find_spec("flash_attn") is not None:
-        outputs.append(registered.attend_package(*states, 0.1).transpose(1, 2))
+        outputs.append(registered.attend_package(states, 0.1).transpose(1, 2))
     for output in outputs:
         torch.testing.assert_close(output.double().cpu(), expected, rtol=3e-2, atol=3e-2)

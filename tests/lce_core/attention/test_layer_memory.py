@@ -1,5 +1,6 @@
 """Memory of a layer's attention, measured by torch's allocator at a 128th of 131,072 tokens."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,7 +42,7 @@ over_schemes = pytest.mark.parametrize("scheme", SMALL, ids=str)
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch) -> Iterator[None]:
     """Cosines and masks of a test are its own: some have no contents."""
-    monkeypatch.setattr(rotation, "_KEPT", rotation._Kept())
+    monkeypatch.setattr(rotation, "_KEPT", OrderedDict())
     with torch.no_grad():
         yield
     rotation._cached.cache_clear()

@@ -63,9 +63,9 @@ def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(groups, 
     spread = [states.repeat_interleave(groups, dim=1) for states in (key, value)]
     scores = (query @ spread[0].mT * 0.3).masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf)
     expected = scores.softmax(-1) @ spread[1]
-    torch.testing.assert_close(causal.attend_square(*drawn, 0.3), expected)
+    torch.testing.assert_close(causal.attend_square(drawn, 0.3), expected)
     monkeypatch.setattr(causal, "kernel_for", lambda *_: "spread")
-    torch.testing.assert_close(causal.attend_square(*drawn, 0.3), expected)
+    torch.testing.assert_close(causal.attend_square(drawn, 0.3), expected)
 
 
 @pytest.mark.parametrize(

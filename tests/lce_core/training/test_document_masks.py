@@ -203,7 +203,7 @@ def test_kernels_equal_a_softmax_under_a_block_diagonal_mask(kernel, monkeypatch
     monkeypatch.setattr(varlen, "varlen_attn", varlen_stand_in)
     torch.manual_seed(3)
     states = [torch.randn(2, heads, 64, 8, dtype=torch.float64) for heads in (6, 2, 2)]
-    found = causal.attend_documents(*states, 0.3, BOUNDS)
+    found = causal.attend_documents(states, 0.3, BOUNDS)
     joined = [one.transpose(1, 2).flatten(0, 1) for one in states]
     torch.testing.assert_close(found.transpose(1, 2).flatten(0, 1), dense(joined, BOUNDS, 0.3))
 
@@ -216,7 +216,7 @@ def test_a_gpu_masks_documents_within_bf16():
         for heads in (8, 2, 2)
     ]
     bounds = torch.tensor([0, 7, 300, 512, 1000, 1024], dtype=torch.int32)
-    found = causal.attend_documents(*states, 0.1, bounds.cuda())
+    found = causal.attend_documents(states, 0.1, bounds.cuda())
     exact = [one.detach().double().cpu().requires_grad_() for one in states]
     joined = [one.transpose(1, 2).flatten(0, 1) for one in exact]
     expected = dense(joined, bounds, 0.1).unflatten(0, (2, 512)).transpose(1, 2)
