@@ -41,23 +41,13 @@ class Contents:
 
 
 def read_contents(catalog: Path, study: str) -> Contents:
-    """Read one study from the catalog.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist.
-    """
     with opened(catalog) as connection:
         return Contents(study, rows_of(connection, study, REPORT))
 
 
 @contextmanager
 def opened(catalog: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the catalog for reading in a `with` block.
-
-    Raises:
-      SpecError: if the catalog does not exist.
-      StoreError: if DuckDB finds in the block that the file is damaged.
-    """
+    """Open the catalog for reading; an error of DuckDB in the block may be a StoreError."""
     try:
         with open_catalog(catalog) as connection:
             yield connection
@@ -81,14 +71,7 @@ REPORT = queries_of(Path(__file__).with_name("report.sql"))
 def rows_of(
     connection: duckdb.DuckDBPyConnection, study: str, queries: Mapping[str, str]
 ) -> dict[str, list[Row]]:
-    """Run each query for a study and return its rows as dicts, by the query's name.
-
-    Args:
-      queries: SQL with the parameter $study, by name.
-
-    Raises:
-      SpecError: if the catalog lacks the study.
-    """
+    """Run each query, which has the parameter $study, and return its rows as dicts by its name."""
     known = [row["study"] for row in read(connection, "SELECT DISTINCT study FROM studies")]
     if study not in known:
         raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
@@ -96,11 +79,6 @@ def rows_of(
 
 
 def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) -> list[Row]:
-    """Run a query and return its rows as dicts.
-
-    Raises:
-      SpecError: if the catalog lacks a table or column of the query.
-    """
     try:
         answer = connection.execute(sql, parameters)
     except (duckdb.CatalogException, duckdb.BinderException) as error:

@@ -30,7 +30,6 @@ class Variant:
 
     @classmethod
     def of(cls, row: Row) -> Variant:
-        """Return the variant in the columns `method` and `frozen` of a catalog row."""
         return cls(row["method"], row["frozen"])
 
     @classmethod
@@ -40,12 +39,10 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Method name, followed by "tuned" for a tuned variant."""
         return variant_label(self.method, self.frozen)
 
     @property
     def is_control(self) -> bool:
-        """True if the variant has no context extension."""
         return self.method == CONTROL
 
 
@@ -60,16 +57,11 @@ class Family:
 
 
 def controls(contents: Contents) -> tuple[Variant, ...]:
-    """Return the variants without context extension: the base model, frozen and fine-tuned."""
     return tuple(one for one in map(Variant.of, contents.overview) if one.is_control)
 
 
 def families(contents: Contents) -> list[Family]:
-    """Group all variants except the controls by family.
-
-    The families have the order of `TITLES`; variants of other families form a last group. Within a
-    family, variants keep the study's order.
-    """
+    """Group all variants except the controls by family, in the order of `TITLES`, others last."""
     known = {Variant.of(row): row["family"] for row in contents.families}
     order = [one for one in map(Variant.of, contents.overview) if not one.is_control]
     keys = [key for key in TITLES if key in known.values()]
@@ -85,7 +77,6 @@ def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Loo
 
 
 def groups(contents: Contents) -> list[Family]:
-    """Return the controls as a family, if there are any, then the families."""
     base = controls(contents)
     return [*([Family("control", NO_EXTENSION, base)] if base else []), *families(contents)]
 
@@ -106,11 +97,10 @@ def duplicates(contents: Contents) -> dict[Variant, Variant]:
 
 
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
-    """Split families into parts of at most `MOST_LINES` variants, one part per chart panel.
+    """Split families into chart panels of at most `MOST_LINES` of the `shown` variants.
 
     A larger family is split into its frozen and its tuned variants, and these, if needed, into
-    groups of `MOST_LINES` in the study's order. Variants that are not `shown` are left out, as are
-    parts that would be empty.
+    groups of `MOST_LINES` in the study's order.
     """
     parts: list[Family] = []
     for family in found:

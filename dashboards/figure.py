@@ -40,7 +40,6 @@ class Cell:
 
     @property
     def is_number(self) -> bool:
-        """True if the entry is aligned to the right."""
         return str(self.facts.get("class", "")).startswith("number")
 
 
@@ -55,7 +54,6 @@ class Ranged(float):
     high: float
 
     def __new__(cls, value: float, low: float, high: float) -> Ranged:
-        """Return the number `value` with the range from `low` to `high`."""
         self = super().__new__(cls, value)
         self.low, self.high = low, high
         return self
@@ -93,7 +91,6 @@ class Table:
 
     @property
     def body(self) -> Iterator[tuple[Mapping[str, object], Cell, list[Cell]]]:
-        """Yield attributes, first cell and other cells of each row."""
         for first, *others in self.rows:
             facts: Mapping[str, object] = {}
             head = cell_of(first)
@@ -105,20 +102,15 @@ class Table:
             yield facts, head, list(map(cell_of, others))
 
     def html(self) -> Markup:
-        """Return an HTML table with rounded numbers."""
         return Markup(_MACROS.table(self))
 
     def saved(self, name: str) -> Markup:
-        """Return the table as HTML with a button that saves it as CSV in a file named `name`."""
         return Markup(_MACROS.saved(name, self))
 
     def folded(
         self, name: str, title: str, about: str, *, is_open: bool = True, note: str = ""
     ) -> Markup:
-        """Return the table as HTML in a part that a reader opens and saves as CSV.
-
-        The line that opens the part has the `title` in bold and `about`; `note` is above the table.
-        """
+        """Return the table as HTML in a part that a reader opens and saves as CSV."""
         return Markup(_MACROS.folded(name, title, about, self, is_open, note))
 
 
@@ -131,9 +123,7 @@ def figure(
 ) -> Markup:
     """Return the figure as HTML, with buttons that save its values and pictures.
 
-    Args:
-      title: Heading of the figure; downloaded files are named after it.
-      kind: Layout of the pictures: a CSS class in `report.css`.
+    `kind` is the CSS class in `report.css` that arranges the pictures.
     """
     return Markup(_MACROS.figure(title, caption, pictures, table, kind))
 
@@ -157,7 +147,6 @@ def link(address: str, text: str) -> Markup:
 
 
 def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
-    """Return a sentence as HTML, with the names of the variants in code type."""
     names = sorted({one.label for one in variants if not one.is_control}, key=len, reverse=True)
     if not names:
         return Markup.escape(sentence)
@@ -176,7 +165,6 @@ def method_facts(one: Variant) -> dict[str, object]:
 
 
 def cell_of(value: Value) -> Cell:
-    """Return a value as the entry of a table, with numbers rounded."""
     if isinstance(value, Cell):
         return value
     if value is None:

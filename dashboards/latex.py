@@ -33,11 +33,7 @@ _ESCAPES = str.maketrans(
 
 
 def write_latex(catalog: Path, study: str, out: Path) -> Path:
-    """Write the tables of one study into one file and return its path.
-
-    Args:
-      out: The `.tex` file to write, to be included in a document; its folder is created if missing.
-    """
+    """Write the tables of one study into one `.tex` file and return its path."""
     contents = read_contents(catalog, study)
     lines = [f"% {study}: lce report {study} --format latex; needs booktabs"]
     for row in contents.studies:

@@ -66,11 +66,7 @@ _BLOCK = re.compile(r"^([#>+=-]|:(?=-))|^(\d+)([.)])")
 
 
 def write_markdown(catalog: Path, study: str, out: Path) -> Path:
-    """Write the folder of one study and return the path of README.md.
-
-    Args:
-      out: The folder, which is created if missing. Existing files of the same names are replaced.
-    """
+    """Write the folder of one study and return the path of README.md."""
     contents = read_contents(catalog, study)
     with opened(catalog) as connection:
         found = summaries(connection, study)
@@ -114,7 +110,6 @@ def _page(contents: Contents, found: Sequence[Summary], out: Path) -> Iterator[s
 
 
 def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
-    """Yield the parts of the first screen: outcomes, recommended methods, doubts and cost."""
     parts = {
         "Expected and found": (sentence for sentence, _ in one.outcomes()),
         "Which method": one.recommended(),
@@ -152,7 +147,6 @@ def _controls(contents: Contents) -> Iterator[str]:
 
 
 def _printed(table: Table) -> Iterator[str]:
-    """Yield the lines of a table whose first column has the methods."""
     rows = [
         (one.label if isinstance(one, Variant) else str(cell_of(one).shown) for one in row)
         for row in table.rows
@@ -162,7 +156,6 @@ def _printed(table: Table) -> Iterator[str]:
 
 
 def _base_model(contents: Contents, out: Path) -> Iterator[str]:
-    """Yield Markdown with the pictures (written to `out`) and tables of one base model."""
     (study,) = contents.studies
     name, trained = study["base_model"], study["trained_context"]
     scores = contents.scores
@@ -232,7 +225,6 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _lines(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yield the lines of a table, whose first column names methods."""
     yield f"| {' | '.join(columns)} |"
     yield f"|---|{'---:|' * (len(columns) - 1)}"
     for name, *cells in rows:
@@ -287,10 +279,9 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """Return one line of Markdown that shows the text literally.
+    """Return one line of Markdown that shows the text literally, also at the start of a line.
 
-    The line can be used in a list item, a paragraph or a table. Line breaks become spaces. Control
-    characters, and characters that change the direction of text, become visible escapes.
+    Control characters, and characters that change the direction of text, become visible escapes.
     """
     line = visible(" ".join(text.split()))
     # At the start of a line, a number begins an ordered list, a dash a list, a # a heading.
@@ -304,5 +295,4 @@ def plain(text: str) -> str:
 
 
 def file_name(*parts: object) -> str:
-    """Join the parts to a file name that is safe in a folder, in Markdown and in a URL."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join(map(str, parts)))

@@ -33,26 +33,12 @@ OPTIONS = (
 
 
 def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
-    """Write the report of one study as an A4 PDF and return `out`.
-
-    Args:
-      out: The PDF to write. Its folder is created if missing; an existing file is replaced.
-    """
+    """Write the report of one study as an A4 PDF and return `out`."""
     return print_page(report_page(catalog, study, on_paper=True), out, browser)
 
 
 def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) -> Path:
-    """Print a page to PDF after it has loaded and its scripts have run; return `out`.
-
-    If printing fails, an existing file stays unchanged.
-
-    Args:
-      page: The page as HTML text that refers to no other file.
-
-    Raises:
-      SpecError: if the file cannot be written.
-      ServiceError: if the browser does not start, ends without a PDF, or takes too long.
-    """
+    """Print an HTML page to PDF after its scripts have run; on an error, keep an existing file."""
     # Not in /tmp: a browser installed as a snap has a private /tmp.
     with folder_beside(out) as place:
         folder = Path(place)

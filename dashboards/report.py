@@ -58,21 +58,11 @@ _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
 
 
 def write_report(catalog: Path, study: str, out: Path) -> Path:
-    """Write the report of one study and return `out`.
-
-    Args:
-      out: The HTML file to write. Its folder is created if missing; an existing file is replaced.
-    """
     return write_whole(out, report_page(catalog, study))
 
 
 def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
-    """Return the report of one study as HTML text.
-
-    Args:
-      on_paper: True to render for printing: tables are expanded and fit the width of a sheet, and
-        there are no links to MLflow.
-    """
+    """Return the report as HTML; `on_paper` expands the tables and omits links to MLflow."""
     contents = read_contents(catalog, study)
     with opened(catalog) as connection:
         found = summaries(connection, study)

@@ -20,13 +20,10 @@ Place = tuple[Variant, str | None, int]
 
 
 def scores_of(contents: Contents, rows: Sequence[Row]) -> dict[Place, Row]:
-    """Return the scores of one benchmark by place, each with a column `verdict`.
+    """Return the scores of one benchmark by place, with the `verdict` against the base model.
 
-    The verdict is "better" or "worse" if the value differs significantly from the base model's on
-    the same prompts (view `paired_difference`), and None otherwise.
-
-    Args:
-      rows: rows from `comparable`, or rows of the query `scores`.
+    The verdict is "better", "worse" or None (view `paired_difference`). The rows are those of
+    `comparable` or of the query `scores`.
     """
     verdicts = {tuple(row[name] for name in _PLACE): row["verdict"] for row in contents.differences}
     found = {}
@@ -44,16 +41,15 @@ def scores_of(contents: Contents, rows: Sequence[Row]) -> dict[Place, Row]:
 
 
 def hole(score: Row) -> str:
-    """Return the number of seeds that are done, to show without a value."""
+    """Return the number of finished seeds, to show without a value."""
     return f"{score['num_seeds']} of {score['num_planned']} seeds"
 
 
 def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
     """Return the means of each benchmark, or its scores by task if methods have different tasks.
 
-    A mean over code and books cannot be compared with a mean over code alone. In rows by task, the
-    column `benchmark` contains the benchmark's name, a newline and the task. Both arguments are
-    rows of the query of this name for one base model.
+    A mean over code and books cannot be compared with one over code alone. In rows by task, the
+    column `benchmark` contains the benchmark's name, a newline and the task.
     """
     found: list[Row] = []
     for name in dict.fromkeys(row["benchmark"] for row in benchmarks):
@@ -68,7 +64,6 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
 
 
 def benchmark_label(benchmark: str) -> str:
-    """Return the name to show for the column `benchmark` of a row that `comparable` returned."""
     return benchmark.replace("\n", ": ").replace("_", " ")
 
 

@@ -9,13 +9,7 @@ from lce_core.errors import SpecError
 
 
 def write_whole(out: Path, content: str | bytes) -> Path:
-    """Write `content` to `out` through a temporary file and a rename; return `out`.
-
-    The folder is created if missing.
-
-    Raises:
-      SpecError: if the file cannot be written.
-    """
+    """Write `content` to `out` through a temporary file and a rename; return `out`."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         aside = out.with_name(f".{out.name}.aside")
@@ -27,11 +21,7 @@ def write_whole(out: Path, content: str | bytes) -> Path:
 
 
 def folder_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
-    """Create a temporary folder next to `out`; it is deleted at the end of a `with` block.
-
-    Raises:
-      SpecError: if the parent folder cannot be created or is not writable.
-    """
+    """Create a temporary folder next to `out`; it is deleted at the end of a `with` block."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(

@@ -196,7 +196,6 @@ def _execution(given: dict[str, Any]) -> Execution:
 
 
 def _echoed(command: Sequence[str], settings: Execution) -> tuple[int, str]:
-    """Run a command, print its output line by line, and return exit code and last line."""
     environment = {**for_child(os.environ), "LCE_HOME": str(settings.home)}
     last = ""
     with subprocess.Popen(

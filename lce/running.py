@@ -43,14 +43,6 @@ _CLIENT = {
 def run_study(
     study: str, execution: Execution, options: RunOptions, end: ProcessEnd | None = None
 ) -> None:
-    """Compute the missing cells of a study in this process, then print the results table.
-
-    Raises:
-      SpecError: if the request is wrong; nothing was computed.
-      StoreError: if the disk is full.
-      ServiceError: if the Prefect server does not start or does not register the run.
-      StudyIncompleteError: if some cells failed; the results table was printed.
-    """
     tell = Terminal(stderr=True, highlight=False)
     (work,) = preflight([study], execution, options)
     plan, home = work.request.plan, execution.home
@@ -88,7 +80,6 @@ def _record(work: Work, home: Path) -> None:
 
 
 def _show(plan: StudyPlan, home: Path, computed: int, cells: Mapping[str, int]) -> None:
-    """Print the results table, the counts of steps and cells, and the next commands."""
     show_results(plan, home, Terminal())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(cells.items()))
     Terminal().print(f"{plan.study.study}: {computed} steps computed; cells: {counts}")
@@ -102,13 +93,7 @@ def _result(
     note: Callable[[str], None],
     end: ProcessEnd,
 ) -> dict[str, Any]:
-    """Run the flow and return its result, even if the Prefect server dies during the run.
-
-    Raises:
-      LceError: if the flow raises it.
-      StoreError: if the disk is full.
-      ServiceError: if the server died `MAX_STARTS` times before it registered the run.
-    """
+    """Run the flow and return its result, even if the Prefect server dies during the run."""
     import flows.study  # noqa: F401 - takes seconds, in which the server starts
 
     try:

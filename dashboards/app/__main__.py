@@ -1,7 +1,6 @@
 """Serve the dashboard until Ctrl-C or SIGTERM: `python -m dashboards.app`.
 
-`lce dashboard` replaces its own process by this one. If the request is wrong, the program prints
-one message and exits with code 2. Nothing connects to other machines.
+`lce dashboard` replaces its own process by this one. Nothing connects to other machines.
 """
 
 from __future__ import annotations
@@ -59,15 +58,7 @@ def main() -> int:
 
 
 def serve(catalog: Path, port: int, secret: str) -> None:
-    """Serve the dashboard until SIGINT or SIGTERM.
-
-    Args:
-      catalog: path of the catalog, which may be replaced at any time.
-      secret: token that every request must carry.
-
-    Raises:
-      SpecError: if Streamlit is not installed, or the catalog is damaged.
-    """
+    """Serve the dashboard; each request must carry `secret`, and the catalog may be replaced."""
     require_streamlit()
     if catalog.exists():
         open_catalog(catalog).close()

@@ -31,7 +31,6 @@ class Catalog:
     path: Path
 
     def written(self) -> datetime:
-        """Return the catalog's modification time in UTC."""
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def summaries(self, study: str) -> tuple[Summary, ...]:
@@ -73,20 +72,15 @@ class Chosen:
     """The study's row of the view `studies` for this base model."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
-        """Run the query `name` for the study; return the rows of the base model.
-
-        If the query has no column `base_model`, return all rows.
-        """
+        """Run a query; return the rows of the base model, or all if they have no such column."""
         found = self.catalog.rows(name, study=self.study, **more)
         return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
 
     def variants(self) -> list[Variant]:
-        """Return all variants (method, frozen or tuned) in the study's order."""
         return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
 
 
 def choose(catalog: Catalog) -> Chosen | None:
-    """Draw the pickers of study and base model; return the choice, or None if no study exists."""
     known = catalog.rows("all_studies")
     if not known:
         return None

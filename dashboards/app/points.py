@@ -40,7 +40,6 @@ class Measure:
 
     @property
     def is_logarithmic(self) -> bool:
-        """True if the measure needs a logarithmic axis: a perplexity or a cost."""
         return self.unit == "perplexity" or self.benchmark is None
 
 
@@ -58,7 +57,6 @@ class Points:
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
-    """Return the measures of rows of the query `cell_scores`: default metrics, others, costs."""
     found: dict[tuple[str, str], tuple[bool, Measure]] = {}
     for row in rows:
         if (metric := row["metric"]) is not None:
@@ -73,12 +71,9 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
 
 
 def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
-    """Return one point, a mean over cells, for each combination of values of the dimensions.
+    """Return one point, a mean over cells, for each combination of values of the dimensions `by`.
 
-    Args:
-      rows: rows of the query `cell_scores`.
-      by: dimensions that distinguish points, keys of `DIMENSIONS`.
-      x: measure on the horizontal axis; None if that axis is a dimension.
+    The rows are those of the query `cell_scores`. Without `x` the horizontal axis is a dimension.
     """
     # A cost drawn against a score covers only the cells of that score's benchmark.
     shared = {one.benchmark for one in (x, y) if one and one.benchmark}
@@ -129,10 +124,7 @@ def _means(
 def _measured(
     rows: Sequence[Row], measure: Measure
 ) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
-    """Return a row and the value of the measure for each planned cell to which it applies.
-
-    The keys are the cells' values of the dimensions. The value is None if the cell is not done.
-    """
+    """Return a row and a value for each planned cell of the measure; None if not done."""
     scored = measure.benchmark is not None
     rows = [row for row in rows if not scored or row["benchmark"] == measure.benchmark]
     # A metric may exist for some tasks only. Rows of unfinished cells have no metric, so take
@@ -153,5 +145,4 @@ def _measured(
 
 
 def dimension(row: Row, name: str) -> Any:
-    """Return a row's value of a dimension; for "variant", the label, such as "pi tuned"."""
     return Variant.of(row).label if name == "variant" else row[name]

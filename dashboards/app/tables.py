@@ -20,14 +20,9 @@ def table(
     key: str,
     on_select: Literal["rerun", "ignore"] = "ignore",
 ) -> int | None:
-    """Show rows as a table and return the index of the selected row; None if no row is selected.
+    """Show rows as a table, always literally, and return the index of the selected row.
 
-    Text is displayed literally, never as Markdown.
-
-    Args:
-      columns: the columns to show, in this order: a header by column name. The column `answers`
-        holds addresses.
-      on_select: "rerun" lets the viewer select a row, and reruns the page at a selection.
+    The column `answers` holds addresses. With on_select="rerun" a selection reruns the page.
     """
     shown = [{head: row[column] for column, head in columns.items()} for row in rows]
     config: dict[str, Any] = {}
@@ -56,17 +51,13 @@ def table(
 
 
 def p_text(row: Row) -> str:
-    """Return the p-value or q of a comparison; "" if it is not measured.
-
-    As a number, Streamlit would show 0.0000001781 without its leading digits.
-    """
+    """Return p or q as text, because as a number Streamlit would cut 0.0000001781."""
     if row["p_adjusted"] is None:
         return ""
     return formats.p_value(row["p_adjusted"], row["family"])
 
 
 def text_of(value: object) -> str:
-    """Format a value for display: floats rounded, integers with thousands separators."""
     if isinstance(value, float):
         return formats.score(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -29,7 +29,6 @@ def is_dark() -> bool:
 
 
 def colour(name: str) -> str:
-    """Return a colour from `figures.css`, such as "page", "line" or "c0", in the current theme."""
     return palettes()[is_dark()][name]
 
 
@@ -39,7 +38,6 @@ def of_look(look: Look) -> str:
 
 @functools.cache
 def palettes() -> tuple[dict[str, str], dict[str, str]]:
-    """Parse `figures.css`; return colours by name for the light and for the dark theme."""
     light, dark = _CSS.read_text(encoding="utf-8").split(
         "@media screen and (prefers-color-scheme: dark)"
     )

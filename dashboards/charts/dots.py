@@ -25,7 +25,6 @@ Panel = Sequence[Row]
 def dots_svg(
     title: str, panels: Sequence[Panel], order: Sequence[Variant], looks: Mapping[str, Look]
 ) -> str:
-    """Return the chart as an `<svg>` element: panels from left to right, methods from the top."""
     wide = min(MOST, (WIDTH - NAMES) / len(panels) - GAP)
     width = NAMES + len(panels) * (wide + GAP)
     base = TOP + ROW * len(order)

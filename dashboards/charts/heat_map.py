@@ -58,7 +58,6 @@ class HeatMap:
 
     @property
     def width(self) -> float:
-        """Total width in pixels."""
         _, _, right = _columns(self)
         return right + (GAP + WON if self.won else 0)
 
@@ -85,17 +84,13 @@ def heat_map_svg(shown: HeatMap) -> str:
 
 
 def ramp_html(worst: str, best: str) -> Markup:
-    """Return a legend of the colour scale, from the colour of the worst score to the best one's."""
     steps = Markup("").join(Markup('<i class="h{}"></i>').format(step) for step in range(STEPS + 1))
     ramp = Markup('<span class="ramp">{} <span aria-hidden="true">{}</span> {}</span>')
     return ramp.format(worst, steps, best)
 
 
 def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
-    """Return the x in pixels of the columns, of the trained-context lines and of the right edge.
-
-    Each column's left edge is given by (block name, length).
-    """
+    """Return the left edges of the columns, the lines at the trained context, and the end."""
     places, lines, x = {}, [], shown.left
     for block, lengths in shown.blocks.items():
         for number, length in enumerate(lengths):
@@ -161,12 +156,7 @@ def depth_grid_svg(
     depths: Sequence[float],
     values: Mapping[tuple[int, float], float],
 ) -> str:
-    """Return a small heat map of one method: needles found by length (across) and depth (down).
-
-    Args:
-      depths: The depths in %, one per row; 0 is the start of the text, 100 its end.
-      values: Share of needles found, 0 to 1, by (length, depth).
-    """
+    """Return a heat map of one method: share of needles found by length (across) and depth in %."""
     whose = row_data(one)
     wide = (GRID_WIDTH - GRID_LEFT) / len(lengths)
     base = GRID_TOP + GRID_HEIGHT * len(depths)

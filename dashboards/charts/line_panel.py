@@ -37,11 +37,10 @@ CROSS = "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"
 
 @dataclass(frozen=True)
 class Line:
-    """Rows of one variant, sorted by `x`: a length or position in tokens, or a number of examples.
+    """Rows of one variant, sorted by `x`.
 
-    The value `y` of a point is a mean over all planned seeds or cells. A row without it is a gap,
-    which interrupts the line. The other columns are those of the query `scores`; a point needs only
-    `num_seeds` of them.
+    A row whose `y`, a mean over all planned seeds or cells, is None is a gap and interrupts the
+    line.
     """
 
     variant: Variant
@@ -70,7 +69,6 @@ class Line:
 
 
 def lines_of(rows: Sequence[Row], x: str, y: str) -> dict[Variant, Line]:
-    """Return a `Line` per variant, from rows with columns named `x` and `y`."""
     found: dict[Variant, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row[x]):
         found.setdefault(Variant.of(row), []).append({**row, "x": row[x], "y": row[y]})
@@ -120,7 +118,6 @@ class Axes:
 def line_panel_svg(
     axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], looks: Mapping[str, Look]
 ) -> str:
-    """Return the panel as an `<svg>` element, with the lines `behind` in grey."""
     top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
     base = top + PLOT
     ys = [*axes.ys, *(level for level in axes.levels.values() if level is not None)]

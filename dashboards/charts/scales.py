@@ -61,8 +61,7 @@ def within(values: Sequence[float], start: float, end: float) -> WithTicks:
 def logarithmic(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a logarithmic axis that extends 8 % beyond the values at each end, and its ticks.
 
-    Unequal distances between the ticks show that the axis is logarithmic. Three ticks are the
-    fewest with unequal distances.
+    Three ticks are the fewest whose unequal distances show that the axis is logarithmic.
     """
     low, high = min(values) / 1.08, max(values) * 1.08
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -77,10 +76,7 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 
 def lengths(values: Sequence[float], start: float, end: float) -> WithTicks:
-    """Return a logarithmic axis of token counts, and its ticks: the values themselves.
-
-    If the labels of the values would overlap, the ticks are powers of two.
-    """
+    """Return a logarithmic axis of token counts; the ticks are the values, or powers of two."""
     low, high = min(values), max(values)
     if low == high:
         low, high = low / 2, high * 2
@@ -94,7 +90,6 @@ def lengths(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 
 def name(words: str, scale: Scale) -> str:
-    """Return the title of an axis, which says so if the axis is logarithmic."""
     return f"{words}, log scale" if scale.logarithmic else words
 
 

@@ -43,7 +43,6 @@ def scatter_svg(
     looks: Mapping[str, Look],
     points: Mapping[Variant, Place],
 ) -> str:
-    """Return the chart as an `<svg>` element, with the (x, y) of at least one variant."""
     right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
     x, x_ticks = axes[0].scale([x for x, _ in points.values()], LEFT + 8, right - 8)
     y, y_ticks = axes[1].scale([y for _, y in points.values()], base - 8, TOP)
@@ -82,10 +81,7 @@ def _is_beaten(point: Place, points: Iterable[Place], axes: tuple[Axis, Axis]) -
 
 
 def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list[str]:
-    """Return labels for variants, each where it covers no mark or label.
-
-    A label for which there is no free space is omitted. The places are (x, y) in pixels.
-    """
+    """Return labels where they cover no mark or label; omit those without free space."""
     parts: list[str] = []
     taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in places.values()]
     for one in sorted(labelled, key=places.__getitem__):

@@ -42,7 +42,6 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """Outcome and finding in one line, such as "confirmed: at 512 tokens, ..."."""
         return f"{self.outcome}: {self.finding}"
 
 
@@ -67,13 +66,11 @@ class Expectation:
 
     @property
     def line(self) -> str:
-        """Number, text, summary and claim."""
         claim = f" (claim: {self.claim})" if self.claim else ""
         return f"{self.number}. {self.text.rstrip('.')}{claim}: {self.summary}"
 
     @property
     def summary(self) -> str:
-        """Number of comparisons by outcome, and notes on amendments."""
         notes = [counted([self])]
         if self.blocked_by is not None:
             notes.append(f"not tested, because expectation {self.blocked_by} is undecided")
@@ -99,7 +96,6 @@ def counted(expected: Iterable[Expectation]) -> str:
 
 
 def outcomes_in_words(row: Row) -> str:
-    """Return "3 of 4 confirmed, 1 undecided" from the columns of the view `claims`."""
     numbers = [(row[f"num_{name}"], words) for name, words in _COUNTED.items()]
     return ", ".join(
         [

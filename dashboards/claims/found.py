@@ -93,7 +93,6 @@ class Claim:
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
-    """Return every claim of a study, by base model, kind, benchmark, length and topic."""
     views = rows_of(connection, study, _QUERIES)
     trained = {row["base_model"]: row["trained_context"] for row in views["studies"]}
     kinds = {row["benchmark"]: row["kind"] for row in views["kinds"]}
@@ -115,7 +114,6 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
 
 
 def told_apart(found: Sequence[Claim]) -> list[Claim]:
-    """Prefix each sentence with its base model if the claims concern more than one."""
     if len({one.base_model for one in found}) < 2:
         return list(found)
     return [replace(one, text=f"with {one.base_model}, {one.text}") for one in found]
@@ -185,8 +183,8 @@ def _orders(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
 def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
     """Yield one claim per pair of methods; the better method is the subject of the sentence.
 
-    If neither is better, the subject is the method compared with the base model, or the method of
-    the first row.
+    If neither is better, the subject is the method compared with the base model, or that of the
+    first row.
     """
     several = _with_more_tasks(rows, "tasks")
     seen = set()
@@ -214,7 +212,6 @@ def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
 
 
 def _said(row: Row, several: bool) -> str:
-    """Return the result of a comparison as a clause, worded by the row's verdict."""
     ours, theirs = map(wording.named, Variant.pair(row))
     what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
     limit = row["smallest_detectable"]
@@ -249,7 +246,6 @@ def _said(row: Row, several: bool) -> str:
 
 
 def _with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:
-    """Return the benchmarks with more than one distinct task or task set in the column."""
     tasks: dict[str, set[str]] = {}
     for row in rows:
         tasks.setdefault(row["benchmark"], set()).add(row[column])

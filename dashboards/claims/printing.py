@@ -28,15 +28,9 @@ NARROWER = "--method, --against,\n--benchmark, --length"
 def printed_claims(
     catalog: Path, study: str | None, chosen: Mapping[str, Any], *, everything: bool, as_json: bool
 ) -> str:
-    """Return the output of `lce claims`.
+    """Return the output of `lce claims`; without a study, the published claims of all studies.
 
-    Args:
-      study: None for the published claims, over all studies.
-      chosen: values of the options method, against, benchmark and length, without those not given.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist, or no claim fits the options.
-      StoreError: if the catalog is damaged.
+    `chosen` has the values of the options that were given.
     """
     with opened(catalog) as connection:
         if study is None:
@@ -68,7 +62,6 @@ def _chosen(found: list[Claim], chosen: Mapping[str, Any]) -> list[Claim]:
 
 
 def _published(rows: list[Row]) -> Iterator[str]:
-    """Yield each published claim with a line per study and base model."""
     if not rows:
         yield "no study in this home tests a published claim (`claim` of an entry of `expects`)"
     for claim, group in groupby(rows, lambda row: row["claim"]):
@@ -79,12 +72,7 @@ def _published(rows: list[Row]) -> Iterator[str]:
 
 
 def _of(found: list[Claim], name: str, option: str = "--method") -> list[Claim]:
-    """Return the claims that mention a method or variant; raise SpecError if there are none.
-
-    Args:
-      name: "yarn" for both variants, or "yarn tuned" or "yarn-tuned".
-      option: the option that gave the name, for the error.
-    """
+    """Return the claims about a method ("yarn") or a tuned variant ("yarn tuned", "yarn-tuned")."""
     method = name.removesuffix("tuned").rstrip(" -") if name.endswith("tuned") else name
     chosen = [one for one in found if one.mentions(method, None if method == name else False)]
     if not chosen:
@@ -122,7 +110,6 @@ def _all(found: list[Claim], study: list[Summary], *, everything: bool) -> Itera
 
 
 def _summary(one: Summary, *, everything: bool) -> Iterator[str]:
-    """Yield one screen: outcomes, recommended methods, what to distrust, and the cost."""
     for sentence, entries in one.outcomes():
         yield _filled(sentence)
         is_hypothesis = entries == one.hypothesis

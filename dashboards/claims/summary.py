@@ -119,10 +119,7 @@ class Summary:
 
     @cached_property
     def benchmarks(self) -> list[str]:
-        """Benchmarks that the hypothesis names, or else any expectation, or else all; with results.
-
-        They have the order of the entries.
-        """
+        """Benchmarks with results: of the hypothesis, or else of any expectation, or else all."""
         known = dict.fromkeys(row["benchmark"] for row in self.means)
         for entries in (self.hypothesis, self.expected):
             named = dict.fromkeys(name for entry in entries for name in entry.benchmarks)
@@ -188,10 +185,7 @@ class Summary:
         return sum(row["train_flops"] or 0.0 for row in self.costs if Variant.of(row) == one)
 
     def outcomes(self) -> Iterator[tuple[str, list[Expectation]]]:
-        """Yield a sentence with the number of comparisons by outcome, and the entries.
-
-        The entries that test published claims are counted apart, and so are later entries.
-        """
+        """Yield a sentence that counts comparisons by outcome, and its entries."""
         claimed = [one for one in self.expected if one.claim is not None and one.is_registered]
         number = len({entry.claim for entry in claimed})
         groups = {
@@ -208,7 +202,6 @@ class Summary:
             yield "The study predicts no comparison.", []
 
     def recommended(self) -> Iterator[str]:
-        """Yield, for each length, which methods are never beaten and which one is recommended."""
         for one in self.choices:
             where = at(one.eval_length, self.study["trained_context"])
             names = listed([variant.label for variant in one.unbeaten]) or "no method"
@@ -312,7 +305,7 @@ class Summary:
             yield f"Fewer than {FEW_DOCUMENTS} independent documents or prompts: {listed(names)}."
 
     def _ceilings(self) -> Iterator[tuple[tuple[str, int], int, int]]:
-        """Yield benchmark and length, number of methods at a limit, number of methods."""
+        """Yield (benchmark, length), the number of methods at a limit, and their total."""
         for length in self.lengths:
             for name in self.benchmarks:
                 values = [
@@ -323,7 +316,6 @@ class Summary:
                     yield (name, length), stuck, len(values)
 
     def total_cost(self) -> str:
-        """Return a sentence with the computing time and FLOPs of all steps of the study."""
         train, evaluate = (
             [sum(row[f"{kind}_{unit}"] or 0.0 for row in rows) for unit in ("seconds", "flops")]
             for kind, rows in (("train", self.trainings), ("eval", self.costs))

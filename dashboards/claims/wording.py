@@ -69,7 +69,7 @@ OUTCOMES = (
 
 
 def named(variant: Variant) -> str:
-    """Return the name of a variant in a sentence: "the untuned base model", for example.
+    """Return the name of a variant in a sentence.
 
     `variant_in_words` returns "the base model", which registered expectations contain.
     """
@@ -78,7 +78,6 @@ def named(variant: Variant) -> str:
 
 
 def at(eval_length: int, trained: int | None) -> str:
-    """Return "at 4,096 tokens", with "(4 times the trained context)" if it is longer."""
     tokens = f"at {eval_length:,} tokens"
     if not trained or eval_length <= trained:
         return tokens
@@ -86,10 +85,7 @@ def at(eval_length: int, trained: int | None) -> str:
 
 
 def measured(row: Mapping[str, Any], several: bool) -> str:
-    """Return metric, benchmark and, if `several`, the row's tasks.
-
-    Examples: "accuracy on passkey", "accuracy on ruler (cwe, fwe)", "perplexity on code and prose".
-    """
+    """Return metric, benchmark and tasks, such as "accuracy on ruler (cwe, fwe)"."""
     metric, benchmark = row["metric"] or "score", row["benchmark"]
     if metric == benchmark:
         return f"{metric} on {' and '.join(row['tasks'].split(', '))}" if several else metric
@@ -98,15 +94,12 @@ def measured(row: Mapping[str, Any], several: bool) -> str:
 
 
 def unit(row: Mapping[str, Any]) -> str:
-    """Return the unit to write after a value, with a space; "" if the metric's name implies it."""
+    """Return the unit to write after a value; "" if the metric's name implies it."""
     return " nats per token" if row["unit"] == "nats" else ""
 
 
 def gap(row: Mapping[str, Any]) -> str:
-    """Return the difference with its direction and interval: "lower by 1.40 [1.10 to 1.70]".
-
-    The interval is in the stated direction: a negative end means the opposite direction.
-    """
+    """Return the difference, its direction and its interval in this direction."""
     difference, low, high = row["difference"], row["ci_low"], row["ci_high"]
     relation = "higher by" if difference > 0 else "lower by" if difference < 0 else "different by"
     if difference < 0 and low is not None and high is not None:
@@ -122,10 +115,6 @@ def explained(row: Mapping[str, Any]) -> str:
 
 
 def averaged(row: Mapping[str, Any]) -> str:
-    """Return what a value is the mean of: "mean over 3 training seeds and 64 independent samples".
-
-    A single training run is omitted.
-    """
     count, samples = row["num_seeds"], independent_samples(row["num_clusters"])
     return f"mean over {f'{count} training seeds and ' * (count > 1)}{samples}"
 
@@ -160,19 +149,12 @@ def needed(row: Mapping[str, Any]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names to "a, b and c"; beyond five, to the first four and "N more"."""
     if len(names) > MOST_NAMED + 1:
         names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
-    """Return when each version was registered, if that was before any result, and the looks.
-
-    Args:
-      versions: rows of the view `registrations` for one study, oldest first.
-      settled: variants that looks have settled (`Contents.settled`).
-    """
     registrations = " ".join(
         f"{'Registered' if number == 0 else 'Changed'} {version['registered_at']:%Y-%m-%d %H:%M}"
         f" UTC {stage(version['results_before'])} (sha256 {version['sha256'][:12]})."
@@ -186,7 +168,6 @@ def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
 
 
 def stage(results: int) -> str:
-    """Return "before the first result", or "after 3 results"."""
     if not results:
         return "before the first result"
     return f"after {results:,} result{'s'[: results > 1]}"

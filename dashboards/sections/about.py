@@ -32,7 +32,6 @@ _ONLY_HERE = Markup(
 
 
 def definitions(contents: Contents) -> Markup:
-    """Return what the results mean, a table of the methods and one of the benchmarks."""
     words = (OUTCOMES, EXPLAINED, CORRELATION)[not contents.expectations :]
     replaced = "Parameters of this study replace defaults that a description names."
     methods = Table(
@@ -71,7 +70,6 @@ def _parameters(row: Row) -> str:
 
 
 def _link(row: Row) -> str:
-    """Return the paper's place with a link to it; only the place for methods of one's own."""
     source, place = row["source"], row["place"]
     kind, _, rest = source.partition(":")
     address = {"arXiv": "https://arxiv.org/abs/", "doi": "https://doi.org/"}.get(kind, "") + rest
@@ -83,10 +81,6 @@ def _link(row: Row) -> str:
 
 
 def confounders(contents: Contents) -> Markup:
-    """Return a table of factors other than the method that differ between compared cells.
-
-    Return a sentence if only the method differs, and "" if no cell is done.
-    """
     if not contents.run[0]["done"]:
         return Markup()
     if not contents.violations:
@@ -99,7 +93,6 @@ def confounders(contents: Contents) -> Markup:
 
 
 def missing(contents: Contents) -> Markup:
-    """Return a table of the cells without a result, one row per method and reason."""
     if not contents.missing:
         return Markup()
     count = sum(row["cells"] for row in contents.missing)
@@ -128,7 +121,6 @@ def missing(contents: Contents) -> Markup:
 
 
 def origin(contents: Contents) -> Markup:
-    """Return the commands that reproduce the numbers and a table of machines and software."""
     commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),
@@ -168,11 +160,6 @@ def _listed(values: list[int]) -> str:
 
 
 def mlflow(contents: Contents, pages: MlflowPages | None) -> Markup:
-    """Return links to the study's charts in MLflow and to the run of each method.
-
-    Args:
-      pages: addresses of the study in the MLflow UI; if None, return "".
-    """
     if pages is None:
         return Markup()
     several = len(contents.studies) > 1

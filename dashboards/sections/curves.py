@@ -37,8 +37,8 @@ Lines = Mapping[Variant, Line]
 def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
     """Return an SVG panel per family, with the controls in grey behind its lines.
 
-    If no family has a line, return one panel with only the controls, if they have lines. The lines
-    decide `xs`, `ys` and `legend_lines` of the axes.
+    Without a line of a family, the only panel has the controls. The lines decide the ranges of the
+    axes.
     """
     drawn = {one: line for one, line in lines.items() if line.ends}
     if not drawn:
@@ -62,7 +62,6 @@ def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
 def line_figure(
     contents: Contents, axes: Axes, lines: Lines, caption: str, y_name: str, x_name: str
 ) -> Markup:
-    """Return a figure with a panel per family and a table of the values; "" without values."""
     pictures = family_panels(contents, axes, lines)
     if not pictures:
         return Markup()
@@ -70,7 +69,6 @@ def line_figure(
 
 
 def _table(lines: Lines, y_name: str, x_name: str) -> Table:
-    """Return a table of the values `y_name` with a row per line and a column per x."""
     drawn = {one: line.points for one, line in lines.items() if line.points}
     xs = sorted({point["x"] for points in drawn.values() for point in points})
     rows = []
@@ -81,7 +79,6 @@ def _table(lines: Lines, y_name: str, x_name: str) -> Table:
 
 
 def against_length(contents: Contents) -> Markup:
-    """Return a figure for each task or benchmark with results at two or more lengths."""
     return Markup("").join(
         _of_lengths(contents, title, counted, rows)
         for title, counted, rows in _asked(contents)
@@ -90,11 +87,7 @@ def against_length(contents: Contents) -> Markup:
 
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yield (title, counted, rows) of each figure.
-
-    `counted` names what the values are means over: "cell" for means over tasks and seeds, "seed"
-    for single tasks.
-    """
+    """Yield (title, counted, rows) of each figure; `counted` as in `Axes`."""
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
@@ -152,10 +145,6 @@ def _contexts(contents: Contents) -> dict[str, int | None]:
 
 
 def by_position(contents: Contents) -> Markup:
-    """Return, for each text and length with losses by position, a figure and a table.
-
-    The table compares methods with the base model.
-    """
     figures = Markup()
     places = dict.fromkeys((r["benchmark"], r["task"], r["eval_length"]) for r in contents.curves)
     for benchmark, task, length in places:
@@ -174,7 +163,6 @@ def by_position(contents: Contents) -> Markup:
 
 
 def loss_curves(contents: Contents, rows: Sequence[Row]) -> tuple[Axes, Lines]:
-    """Return axes and lines of the losses by position for one text at one length."""
     axes = Axes(
         f"Loss by position: {_text(rows[0])}",
         "position in the context (tokens)",
@@ -191,7 +179,6 @@ def _text(row: Row) -> str:
 
 
 def _against_base(contents: Contents, rows: Sequence[Row]) -> Markup:
-    """Return a table of NLL differences from the base model on the same tokens; "" if none."""
     found = by_variant(rows)
     if not found:
         return Markup()
@@ -226,7 +213,6 @@ def _gain(band: Row, best: float | None) -> Value:
 
 
 def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    """Return the rows of each variant (method, frozen or tuned), one per band of positions."""
     found: dict[Variant, list[Row]] = {}
     for row in rows:
         found.setdefault(Variant.of(row), []).append(row)
@@ -234,20 +220,17 @@ def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
 
 
 def band_label(band: Row) -> str:
-    """Return the column header of a band, such as "1,024 to 2,048", or "to 1,024" for the first."""
     end = f"to {band['band_end']:,}"
     return f"{band['band_start']:,} {end}" if band["band_start"] else end
 
 
 def difference_text(band: Row) -> str:
-    """Format a band's NLL difference and its 95 % interval; "" if the difference is NULL."""
     if band["difference"] is None:
         return ""
     return formats.difference(band["difference"], band["ci_low"], band["ci_high"])
 
 
 def by_shots(contents: Contents) -> Markup:
-    """Return a figure for each length at which two or more numbers of examples have results."""
     return Markup("").join(_of_shots(contents, *found) for found in pictured(contents.shots))
 
 
@@ -266,7 +249,6 @@ def _of_shots(contents: Contents, length: int, rows: list[Row]) -> Markup:
 
 
 def shot_curves(length: int, rows: Sequence[Row]) -> tuple[Axes, Lines]:
-    """Return axes and lines of accuracy against number of examples at one length."""
     axes = Axes(
         f"Many-shot learning in {length:,} tokens",
         "examples in the prompt",
@@ -280,13 +262,8 @@ def shot_curves(length: int, rows: Sequence[Row]) -> tuple[Axes, Lines]:
 def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
     """Yield each length at which at least two numbers of examples have results, and its rows.
 
-    The base model cannot read prompts longer than its own context. Therefore a control (a variant
-    without context extension) that has no results at a length is drawn with the results at its own
-    longest length, as in LCEG's Figure 2. The lengths are those of the extension methods, or those
-    of the controls if the rows contain no extension method.
-
-    Args:
-      rows: rows of the query `shots` for one base model.
+    The base model cannot read prompts longer than its own context. Therefore a control that has no
+    results at a length is drawn with those at its own longest length, as in LCEG's Figure 2.
     """
     variants = list(dict.fromkeys(map(Variant.of, rows)))
     extended = {row["eval_length"] for row in rows if not Variant.of(row).is_control}
@@ -303,15 +280,11 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 
 def spans_a_decade(rows: Sequence[Row]) -> bool:
-    """Return True if the largest number of examples is over `DECADE` times the smallest."""
     shots: list[int] = [row["shots"] for row in rows]
     return 0 < DECADE * min(shots) < max(shots)
 
 
 def chance(rows: Sequence[Row]) -> float | None:
-    """Return the accuracy of guessing, as a share.
-
-    Return None in profile tiny, whose classes are tokens of the base model.
-    """
+    """Return the accuracy of guessing; None in profile tiny, whose classes are tokens."""
     known: list[float] = [row["chance"] for row in rows if row["chance"] is not None]
     return known[0] if known else None

@@ -20,10 +20,7 @@ FEWEST = 3
 
 
 def downstream(contents: Contents) -> Markup:
-    """Return a figure with one scatter plot for each benchmark of accuracy; "" if there is none.
-
-    A plot needs a length at which enough methods have both an accuracy and a perplexity.
-    """
+    """Return a scatter plot for each benchmark of accuracy with `FEWEST` methods in common."""
     rows = [
         row for row in comparable(contents.benchmarks, contents.scores) if row["value"] is not None
     ]
@@ -71,11 +68,7 @@ def downstream(contents: Contents) -> Markup:
 def _shared(
     texts: list[Row], rows: list[Row], target: int
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
-    """Return the text and length at which the most methods have both scores, and the scores.
-
-    If several lengths have the same number of methods, prefer the target length, then the longest.
-    Return None if fewer than `FEWEST` methods have both scores.
-    """
+    """Return the text, the length and the points of most methods; prefer the target length."""
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
     for text in dict.fromkeys(row["benchmark"] for row in texts):
         for length in sorted({row["eval_length"] for row in rows}):

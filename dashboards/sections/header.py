@@ -21,7 +21,6 @@ PICTURE = "Methods beyond the trained context"
 
 
 def section(contents: Contents, found: Sequence[Summary]) -> Markup:
-    """Return the header as HTML, with one part per base model."""
     hypothesis = contents.studies[0]["hypothesis"]
     return rendered(
         "header.html",
@@ -53,10 +52,7 @@ def _summary(contents: Contents, one: Summary) -> dict[str, object]:
 
 
 def gains(contents: Contents, one: Summary) -> Markup:
-    """Return a figure of what methods lose within the trained context and gain at the target.
-
-    It has a picture for each of the summary's benchmarks; "" without a result at both lengths.
-    """
+    """Return a figure of what methods lose within the trained context and gain at the target."""
     looks = method_looks(contents.overview, contents.families)
     pictures = []
     for name in one.benchmarks:
@@ -83,7 +79,6 @@ def gains(contents: Contents, one: Summary) -> Markup:
 
 
 def dot_plot(contents: Contents, one: Summary) -> str:
-    """Return the dot plot of all methods as SVG; "" without a result beyond the trained context."""
     panels = [
         rows
         for name in one.benchmarks

@@ -34,7 +34,6 @@ _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
 def glance(contents: Contents) -> Markup:
-    """Return the heat maps of benchmarks with results."""
     trained = contents.studies[0]["trained_context"]
     won = {name: _won(contents, name) for name in MEASURES}
     same = duplicates(contents)
@@ -58,7 +57,6 @@ def glance(contents: Contents) -> Markup:
 
 
 def _measure(row: Row) -> str | None:
-    """Return the heat map that shows a row with a result."""
     return str(row["unit"]) if row["kind"] == "text" else row["kind"]
 
 
@@ -69,7 +67,7 @@ def _won(contents: Contents, measure: str) -> dict[Variant, float]:
 def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
     """Return the controls, then the families, the best family and its best member first.
 
-    The share of comparisons won decides which is better; for a family, that of its best member.
+    A variant is as good as the share of comparisons that it wins, a family as its best member.
     """
 
     def share(one: Variant) -> float:
@@ -93,7 +91,6 @@ def _map(
     same: Mapping[Variant, Variant],
     links: str,
 ) -> tuple[float, Markup]:
-    """Return the width in pixels of one heat map, and its HTML figure."""
     shown_map = heat_map(name, rows, in_order, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
@@ -129,7 +126,6 @@ def _map(
 
 
 def _same(same: Mapping[Variant, Variant]) -> Markup:
-    """Return a sentence per variant that repeats the computation of another one, as HTML."""
     sentence = Markup(" {} is the same computation as {}.")
     return Markup("").join(
         sentence.format(code(one.label), code(first.label)) for one, first in same.items()
@@ -143,13 +139,7 @@ def heat_map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> HeatMap:
-    """Build the heat map of all benchmarks in the rows, which `comparable` returned.
-
-    Args:
-      in_order: families, from top to bottom.
-      won: share of comparisons that each variant wins; empty to omit this column.
-      trained: trained context in tokens, at which a line is drawn; None for no line.
-    """
+    """Build the heat map of all benchmarks in the rows, which `comparable` returned."""
     kinds = {row["benchmark"]: row["kind"] for row in rows}
     lengths = {
         one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds
@@ -200,7 +190,6 @@ def _level(row: Row, known: Sequence[float]) -> float:
 
 
 def needles(contents: Contents) -> Markup:
-    """Return a figure with the grids of all methods for each task; "" if there are no results."""
     found = dict.fromkeys((row["benchmark"], row["task"]) for row in contents.depths)
     alone = len(found) == 1
     return Markup("").join(

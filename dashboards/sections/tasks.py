@@ -35,11 +35,7 @@ _ANSWER_HEADS = ("method", "task", "score", "answer", "reference", "prompt")
 
 
 def by_task(contents: Contents, *, on_paper: bool = False) -> Markup:
-    """Return a collapsed table for each benchmark.
-
-    Args:
-      on_paper: True to expand the tables, with at most `MOST_COLUMNS` columns, for A4 sheets.
-    """
+    """Return a collapsed table for each benchmark; on paper, tables of `MOST_COLUMNS` columns."""
     tables = []
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
@@ -57,14 +53,12 @@ def by_task(contents: Contents, *, on_paper: bool = False) -> Markup:
 
 
 def controls(contents: Contents) -> Markup:
-    """Return a table of scores beside those of control prompts; "" without any."""
     if not contents.controls:
         return Markup()
     return paragraph(CONTROLS) + control_table(contents).saved("controls")
 
 
 def control_table(contents: Contents) -> Table:
-    """Return a row per method, task and length whose prompts were also scored as controls."""
     order = ordered(contents)
     rows = [
         (
@@ -87,10 +81,7 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Split columns into groups of at most `MOST_COLUMNS`.
-
-    A task's columns stay in one group, unless the task has more than `MOST_COLUMNS`.
-    """
+    """Split columns into groups of at most `MOST_COLUMNS`; split a task only if it has more."""
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]
@@ -140,7 +131,6 @@ def _table(
 
 
 def _head(length: int, counted: Row | None) -> Cell:
-    """Return a column's length, with the number of samples of its scores."""
     shown = Markup(f"{length:,}")
     if counted is not None:
         most = f" to {counted['most']:,}" * (counted["fewest"] < counted["most"])
@@ -166,7 +156,6 @@ def _cell(score: Row | None) -> Value:
 
 
 def sample_answers(contents: Contents) -> Markup:
-    """Return a table of at most five answers for each benchmark; "" if no prompt was answered."""
     shown = Markup()
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.sample_answers):
         rows = select(contents.sample_answers, benchmark=benchmark)
@@ -177,12 +166,10 @@ def sample_answers(contents: Contents) -> Markup:
 
 
 def anchor_of(contents: Contents, benchmark: str) -> str:
-    """Return the HTML id of the heading above a benchmark's answers."""
     return f"answers-{contents.studies[0]['base_model']}-{benchmark}"
 
 
 def links(contents: Contents, benchmarks: Iterable[str]) -> Markup:
-    """Return a sentence as HTML that links to the answers of those benchmarks that have any."""
     known = {row["benchmark"] for row in contents.sample_answers}
     found = Markup(", ").join(
         link(f"#{anchor_of(contents, one)}", one.replace("_", " "))

@@ -33,10 +33,6 @@ _HEADS = (
 
 
 def tuning(contents: Contents) -> Markup:
-    """Return response curves, the losses of all trials and the scores at both values.
-
-    Return "" without trials.
-    """
     rows = contents.trials
     if not rows:
         return Markup()
@@ -68,7 +64,6 @@ def _grid(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 
 def trials(contents: Contents) -> Table:
-    """Return the validation loss by method (rows) and value (columns); the best is bold."""
     rows = contents.trials
     values = sorted({row["value"] for row in rows})
     nll = {(row["method"], row["value"]): row for row in rows}
@@ -91,7 +86,6 @@ def trials(contents: Contents) -> Table:
 
 
 def own_best(contents: Contents) -> Table:
-    """Return the scores of each method at the common and at its own best value."""
     columns = (
         "benchmark", "eval_length", "method", "common_value", "common_score", "common_rank",
         "own_value", "own_score", "own_rank", "verdict",
@@ -106,10 +100,6 @@ def own_best(contents: Contents) -> Table:
 
 
 def training(contents: Contents) -> Markup:
-    """Return a figure with the loss curves of tuned methods, and a table of the settings.
-
-    Without training runs it returns "".
-    """
     axes = Axes("Training loss", "tokens", "nats per token", x_scale=within, marks=False)
     lines = lines_of(contents.trainings, "tokens", "loss")
     caption = (
@@ -143,7 +133,6 @@ def _row(contents: Contents, row: Row) -> list[Value]:
 
 
 def cost(contents: Contents) -> Markup:
-    """Return a table of time, tokens and FLOPs by method, in the study's order."""
     known = {Variant.of(row): row for row in contents.costs if row["num_cells"]}
     if not known:
         return Markup()

@@ -24,12 +24,7 @@ _LOGITS = 1e-3
 
 
 def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:
-    """Compare programs, by default all; return a table as lines, and True if all agree.
-
-    Raises:
-      SpecError: if a name or the model type is unknown.
-      DataError: if config.json cannot be read.
-    """
+    """Compare programs, by default all; return a table as lines, and True if all agree."""
     for name in wanted:
         if name not in RUNTIMES:
             raise SpecError("--with", name, " or ".join(RUNTIMES), did_you_mean(name, RUNTIMES))

@@ -17,17 +17,7 @@ GIGABYTE = 10**9
 
 
 def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: float) -> None:
-    """Print and remove the artifacts that no plan and no lock file needs.
-
-    Args:
-      locks: lock files outside the store; artifacts of their steps are kept too.
-      prompt_gigabytes: maximum size of the cached prompts; the oldest prompts are removed.
-
-    Raises:
-      SpecError: if `home` is not a store, `prompt_gigabytes` is infinite or NaN, the store has
-        neither a plan nor a lock file, or a process is computing a step.
-      DataError: if a plan or a lock file is unreadable.
-    """
+    """Remove and print the artifacts that no plan and no lock file needs."""
     if not (home / "artifacts").is_dir():
         raise SpecError(
             f"LCE_HOME {home}",

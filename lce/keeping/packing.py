@@ -71,17 +71,8 @@ def pack_study(
 ) -> list[str]:
     """Write the parcels of a study's missing steps to the folder `out`; return a summary.
 
-    The study's plan is saved first, which registers its hypothesis and expectations.
-
-    Args:
-      out: folder that is empty or does not exist.
-      parcel: maximum size of a parcel, such as "60MB".
-      python: version of Python on the other machine, such as "3.12".
-      has: packages that the other machine has, besides torch, transformers and accelerate.
-
-    Raises:
-      SpecError: if nothing is missing, the folder is not empty, or something cannot travel.
-      UnavailableError: if the package index lacks a wheel.
+    This saves the plan, which registers its hypothesis and expectations. `has` names packages that
+    the other machine has, besides torch, transformers and accelerate.
     """
     if out.exists() and any(out.iterdir()):
         raise SpecError(
@@ -135,7 +126,6 @@ def _bytes(size: str) -> int:
 def _stage(
     work: Work, execution: Execution, folder: Path, python: str, has: set[str]
 ) -> dict[str, Any]:
-    """Copy everything but the manifest and the README into `folder`; return the manifest."""
     plan = work.request.plan
     steps = {step.fingerprint: step for unit in work.units for step in unit.steps}
     _copy_code(folder / "code" / "lce_core")
@@ -196,7 +186,6 @@ def _copy_data(work: Work, execution: Execution, target: Path) -> list[str]:
 
 
 def _copy_models(work: Work, execution: Execution, target: Path) -> tuple[list[str], list[str]]:
-    """Return the models that travel as wheels, and those that travel as folders."""
     wheels, folders = [], []
     store = Store(execution.home)
     for name, place in execution.model_folders.items():

@@ -37,10 +37,7 @@ def verify_study(
 ) -> bool:
     """Recompute sampled cells and compare with the stored results; return True if all agree.
 
-    Every comparison is saved in the store. The cells that differ and a summary are printed.
-
-    Raises:
-      SpecError: if the request is wrong, no cell is done, or another `lce verify` is running.
+    Every comparison is saved in the store.
     """
     study, execution = as_last_run(study, execution)
     plan = select_cells(compile_request(study, execution).plan, select)
@@ -76,10 +73,7 @@ def verify_study(
 
 
 def verify_files(home: Path) -> bool:
-    """Reread all artifacts of a store and print the damaged ones; return True if none is damaged.
-
-    If an artifact is damaged, rebuild the catalog without its results.
-    """
+    """Reread all artifacts of a store and print the damaged ones; return True if none is."""
     store, console = Store(home), Console(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
     task = shown.add_task("reading artifacts", total=None)
@@ -110,10 +104,7 @@ def verify_files(home: Path) -> bool:
 
 
 def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
-    """Return the finished steps with their records, by fingerprint.
-
-    Steps whose weights are elsewhere are left out, because nothing here can recompute them.
-    """
+    """Return the finished steps with their records, without those whose weights are elsewhere."""
     listing, found = store.listing(), {}
     inputs = {one: plan.steps[one] for step in steps for one in step.parents.values()}
     elsewhere = {

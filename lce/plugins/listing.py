@@ -112,7 +112,6 @@ def recipes(*, as_json: bool) -> None:
 
 
 def _print(columns: Sequence[str], rows: Iterable[Sequence[str]], as_json: bool) -> None:
-    """Print rows of texts as a table, or as a JSON list of objects."""
     if as_json:
         keys = [column.replace(" ", "_") for column in columns]
         say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
@@ -124,7 +123,6 @@ def _print(columns: Sequence[str], rows: Iterable[Sequence[str]], as_json: bool)
 
 
 def methods_markdown() -> str:
-    """Return a page with a table of all methods, then a section for each."""
     loaded = {name: METHODS.load(name) for name in METHODS.names()}
     model = MODELS.load("llama2_7b")()
     full = evaluation_cost(model, METHODS.load("none")(), _EXPORT_TARGET, 1, _EXPORT_TARGET).flops
@@ -142,7 +140,6 @@ def methods_markdown() -> str:
 
 
 def _costs(plugin: type[Method], model: LanguageModel) -> Iterator[str]:
-    """Yield the table entries of a method from its prompts' attention FLOPs to its export."""
     given = any(field.is_required() for field in plugin.model_fields.values())
     method = METHODS.parse(
         {"name": plugin.plugin_name, **(plugin.examples[0] if given else {})}, "EXAMPLES"
@@ -176,7 +173,6 @@ def _method(name: str, method: type[Method]) -> str:
 
 
 def benchmarks_markdown() -> str:
-    """Return a page with a table of all benchmarks, then a section for each."""
     loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
     rows = [
         (
@@ -222,7 +218,6 @@ def _tokens(benchmark: type[Benchmark], profile: ProfileName) -> int:
 
 
 def recipes_markdown() -> str:
-    """Return a page with a table of values and sources for each recipe."""
     sections = [_recipe(name, load_recipe(name)) for name in recipe_names()]
     return "\n".join([_RECIPES_HEAD, "\n\n".join(sections), ""])
 
@@ -269,22 +264,13 @@ def _table(
 
 
 def properties(method: type[Method]) -> tuple[str, str, str]:
-    """Return three table entries of a method: its family, its attention, and its training.
-
-    Attention is "exact" or "approximate". Training is "no" (inference only), "yes" (optional) or
-    "always" (required).
-    """
+    """Return the table entries of a method: its family, attention and training."""
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
     return method.family, attention, trains
 
 
 def exports_table() -> str:
-    """Return a table of how `lce export` writes each method, for two base models.
-
-    An entry is the RoPE type with its parameters in transformers, or the reason why `lce export`
-    refuses the method.
-    """
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     rows = []

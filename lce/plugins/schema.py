@@ -20,7 +20,6 @@ Schema = dict[str, Any]
 
 
 def study_schema() -> Schema:
-    """Return the schema of a study file that may use every registered plug-in."""
     schema = StudySpec.model_json_schema()
     parts, keys = schema["$defs"], schema["properties"]
     # An entry's `training` may omit keys that a recipe or the study's `training` provides.
@@ -40,11 +39,8 @@ def study_schema() -> Schema:
 def _entry(registry: Registry[Any], common: Schema, parts: Schema, *required: str) -> Schema:
     """Return the schema of a plug-in's name, or of a mapping with `name` and further keys.
 
-    Args:
-      common: schemas of the keys that all entries have. A plug-in's parameter of the same name
-        takes precedence.
-      parts: the definitions of the whole schema, which gains those of the plug-ins' parameters.
-      required: names of the common keys that every entry needs.
+    A plug-in's parameter takes precedence over a key of `common`; `required` names keys of it.
+    `parts` gains the definitions of the parameters.
     """
     names, mappings = [], []
     for name in registry.names():

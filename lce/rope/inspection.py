@@ -37,7 +37,6 @@ class Inspection:
 
     @property
     def changes_frequencies(self) -> bool:
-        """True if the method's frequencies differ from the base model's."""
         return any(
             pair.wavelength_before != pair.wavelength_after
             for head in self.heads
@@ -46,12 +45,10 @@ class Inspection:
 
     @property
     def changes_attention_alone(self) -> bool:
-        """True if the method has its own attention but the base model's frequencies."""
         return self.scheme is not None and not self.changes_frequencies
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about properties of the method that its table of frequencies does not show."""
         notes = []
         if self.scheme is not None:
             alone = (
@@ -87,13 +84,7 @@ class Inspection:
         ]
 
     def head(self, number: int | None) -> Head | None:
-        """Return the rotated pairs of head `number`.
-
-        If `number` is None, return the pairs that all heads share, or None if heads differ.
-
-        Raises:
-          SpecError: if all heads share their frequencies, or the model has no head `number`.
-        """
+        """Return the pairs of head `number`; by default those that all heads share, if any."""
         if len(self.heads) == 1 and number is None:
             return self.heads[0]
         if number is None:
@@ -113,12 +104,7 @@ def inspect_method(
 ) -> Inspection:
     """Compute the frequencies and the attention of a method on a base model.
 
-    Args:
-      parameters: parameters of the method as "KEY=VALUE", with values as in a study file.
-      request: request length in tokens; None means `target`.
-
-    Raises:
-      SpecError: if a name, parameter or length is invalid.
+    `parameters` are "KEY=VALUE" with values as in a study file; a `request` of None means `target`.
     """
     method = METHODS.parse({"name": name, **_parsed(parameters)}, "lce rope inspect")
     base_model = MODELS.parse({"name": model}, "--model")

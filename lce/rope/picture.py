@@ -39,7 +39,6 @@ STYLE = """
 
 
 def draw(found: Inspection) -> str:
-    """Return the plot as SVG text, with one curve for each head if heads differ."""
     title = f"{found.method.plugin_name} on {found.model}"
     request, trained = found.lengths.request, found.lengths.trained
     parts = [
@@ -99,7 +98,6 @@ def _wavelengths(found: Inspection) -> Iterator[str]:
 
 
 def _rotated(head: Head) -> list[Pair]:
-    """Return the pairs with a finite wavelength; a pair that is not rotated has no point."""
     return [pair for pair in head.pairs if pair.state != "no rotation"]
 
 
@@ -143,12 +141,7 @@ def _margins(found: Inspection) -> Iterator[str]:
 
 
 def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencies]:
-    """Return the smallest B_m in each of `STEPS` ranges of distances up to `longest` tokens.
-
-    Returns:
-      The first distance of each range, (steps,), and its smallest B_m, (steps,). The ranges have
-      equal widths on a log scale; ranges that contain no integer distance are left out.
-    """
+    """Return the first distance of ranges that are equal on a log scale, and their smallest B_m."""
     edges = np.unique(np.geomspace(1, longest + 1, STEPS).astype(np.int64))
     sums = np.concatenate([run for _, run in discrimination_runs(inv_freq, longest)])
     return edges[:-1].astype(np.float64), np.minimum.reduceat(sums, edges[:-1])

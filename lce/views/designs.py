@@ -39,7 +39,6 @@ class Group:
     lengths: tuple[int, ...]
 
     def detectable(self, num_seeds: int, times: int, ratio: float) -> float | None:
-        """Return the difference that a design detects; None if none, or if it exceeds the data."""
         test = self.test
         if times > test.most_times or test.design.missing(num_seeds, times, test.level):
             return None
@@ -102,7 +101,7 @@ def groups(comparisons: Iterable[Comparison]) -> list[Group]:
 def cheapest(group: Group, costs: Costs, target: float, ratio: float) -> tuple[int, int] | None:
     """Return seeds and multiple of prompts of the cheapest design that detects `target`.
 
-    For trained methods, a design has at least two seeds. None if no searched design suffices.
+    For trained methods, a design has at least two seeds.
     """
     fits = (
         (num_seeds, times)
@@ -162,11 +161,6 @@ def _targets(one: Group, options: Options) -> tuple[float, ...]:
 def lines(
     plan: StudyPlan, prices: Prices, options: Options, comparisons: Iterable[Comparison]
 ) -> Iterator[str]:
-    """Yield the cost of each design, what it detects in each comparison, and the cheapest one.
-
-    Raises:
-      SpecError: if no comparison has the unit of the difference to detect.
-    """
     costs, found = Costs(plan, prices), groups(comparisons)
     if found and not any(one.test.unit in options.targets for one in found):
         raise SpecError(

@@ -61,11 +61,6 @@ def needs_of(
     execution: Execution,
     prices: Prices,
 ) -> Needs:
-    """Return what the missing steps of a plan need on the device of `prices`.
-
-    Args:
-      states: state in the store of each step of `plan.steps`, by fingerprint.
-    """
     plan, states = _with_expected(plan, states)
     needed = needed_steps(plan, states)
     steps = [step for name, step in plan.steps.items() if name in needed]
@@ -109,10 +104,7 @@ def needs_lines(
     execution: Execution,
     prices: Prices,
 ) -> Iterator[str]:
-    """Yield the lines of `lce plan` about `needs_of`; none if no step is missing.
-
-    A leading "~" marks estimates for missing input data.
-    """
+    """Yield the lines of `lce plan` about `needs_of`; "~" marks an estimate without data."""
     needs = needs_of(plan, states, execution, prices)
     if not needs.disk_bytes:
         return

@@ -43,11 +43,9 @@ class Inspection:
         return self.states[cell.step.fingerprint]
 
     def change_counts(self) -> Counter[Change]:
-        """Return the number of cells in each state: done, new, stale, failed, unavailable."""
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
     def plugin_lines(self) -> list[str]:
-        """Return a sentence for each plug-in whose code changed without a new VERSION."""
         return change_lines({name: self.states[name] for name in self.plan.steps})
 
     def again(self) -> Inspection:
@@ -89,13 +87,6 @@ def inspect_study(
     """Compile a study and look up its steps in the store.
 
     The only writes are cached digests of data files, and accepted plug-in changes.
-
-    Args:
-      study: name of a shipped study or of a study that ran in this home, or path of a study file.
-      execution: folders of the store and the data; without data, model and plug-in folders, those
-        of the study's last run count.
-      select: "axis=value,..." to keep only matching cells; "" keeps all.
-      accept_plugin_change: keep the results of plug-ins whose code changed without a new VERSION.
     """
     study, execution = as_last_run(study, execution)
     plan = compile_request(study, execution).plan
@@ -111,14 +102,7 @@ def inspect_study(
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
-    """Return the output of `lce plan --json`: every cell and step with state, reason and price.
-
-    Further keys are the totals, what the missing steps need (`Needs`), the changed plug-ins and
-    the orphaned artifacts.
-
-    Args:
-      device: type of device to predict times for; None for this machine.
-    """
+    """Return the output of `lce plan --json`."""
     plan, prices = found.plan, found.prices(device)
     cells = []
     for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):

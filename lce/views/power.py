@@ -52,11 +52,6 @@ class Options:
 
     @staticmethod
     def of(detect: str | None, ratio: float) -> Options:
-        """Read the options of `lce plan`.
-
-        Raises:
-          SpecError: if `detect` is not a number with a unit, or the ratio is negative.
-        """
         if not 0 <= ratio < 1e3:
             raise SpecError(
                 "--variance-ratio", ratio, "a number from 0 to 1,000", "choose such a number"
@@ -98,7 +93,6 @@ class Test:
     is tested over documents."""
 
     def undecidable(self, num_seeds: int) -> str | None:
-        """Return why the study cannot decide the comparison; None if it can."""
         if not self.design.num_prompts:
             return "n is unknown"
         needed = self.design.missing(num_seeds, 1, self.level)
@@ -210,7 +204,6 @@ def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> li
 
 
 def lines(found: Sequence[Comparison], num_seeds: int, options: Options) -> Iterator[str]:
-    """Yield a heading, and what the study can decide of each expectation."""
     heading = (
         "Expectations. Each is tested if all before it are decided, at 0.05 (with `looks`, at the"
         " level of the last one; times its weight) divided by its number of comparisons."
@@ -300,8 +293,8 @@ class _Sizes:
     def _documents(self, domain: str, base_model: LanguageModel) -> list[float] | None:
         """Estimate the tokens of each held-out document of a domain, in the order of the stream.
 
-        None if the corpus is not on this machine, or is streamed because it may be large. A corpus
-        on the hub is not downloaded for a plan.
+        None if the corpus is streamed, because it may be large, or is not on this machine; a plan
+        downloads nothing.
         """
         corpus = self._study.corpus
         if self._bytes is None:
@@ -383,7 +376,6 @@ def _by_entry(found: Iterable[Comparison]) -> Iterable[list[Comparison]]:
 
 
 def _size(own: Sequence[Comparison]) -> str:
-    """Format benchmark, lengths, number of comparisons and of independent samples."""
     tests = [one.test for one in own if one.test]
     numbers = sorted({one.design.num_clusters for one in tests})
     lengths = ", ".join(map(str, sorted({one.eval_length for one in own})))
@@ -429,7 +421,6 @@ def _effect(own: Sequence[Comparison], options: Options) -> float | None:
 
 
 def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Options) -> float:
-    """Return the smallest probability of the entry's comparisons, 0 if one cannot be decided."""
     if _undecidable(own, num_seeds):
         return 0.0
     return min(one.test.probability(num_seeds, effect, options.ratio) for one in own if one.test)

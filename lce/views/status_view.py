@@ -59,12 +59,6 @@ def show_status(found: Inspection) -> None:
 def status_lines(
     found: Inspection, prices: Prices, running: Mapping[str, Holder], unicode: bool
 ) -> Iterator[str]:
-    """Yield the lines of `lce status`: counts, time left, running steps, grid and failures.
-
-    Args:
-      running: process that computes each running step, by the step's fingerprint.
-      unicode: draw the grid with Unicode characters instead of ASCII.
-    """
     yield from _head(found, prices, running)
     for fingerprint, holder in running.items():
         yield f"  running  {found.plan.steps[fingerprint].name}  {_where(holder)}"
@@ -85,14 +79,9 @@ def status_lines(
 def grid_lines(
     found: Inspection, running: Collection[str], width: int, signs: Mapping[GroupState, str]
 ) -> Iterator[str]:
-    """Yield the lines of a grid, a line per method and a column per benchmark and length.
+    """Yield a grid, a line per method and a column per benchmark and length, and its legend.
 
-    Each entry is one character that stands for the cells of all tasks and seeds; a legend follows.
-    A grid wider than `width` is split into several grids, one below the other.
-
-    Args:
-      running: fingerprints of the running steps.
-      signs: character for each state, `SIGNS` or `ASCII`.
+    Each character stands for the cells of all tasks and seeds. Wider grids are split.
     """
     cells = _states(found, running)
     several = len({model for model, *_ in cells}) > 1
@@ -130,7 +119,6 @@ def _states(found: Inspection, running: Collection[str]) -> dict[Key, GroupState
 
 
 def as_json(found: Inspection) -> dict[str, Any]:
-    """Return the output of `lce status --json`: counts, seconds left, running and failed steps."""
     running = found.running()
     return {
         "study": found.plan.study.study,
@@ -152,9 +140,6 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
     The study is finished when no step is missing, or when every missing step failed or depends on a
     failed step and none ran for `STUCK_SECONDS`.
-
-    Raises:
-      SpecError: if the state of some cells is unknown, because their data is not on this machine.
     """
     console = console or Terminal()
     watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
@@ -179,7 +164,6 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
 
 def _waiting(found: Inspection) -> int:
-    """Count the cells whose ids depend on data that is not on this machine."""
     return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
@@ -216,7 +200,6 @@ class _Watch:
         return list(status_lines(self.found, self._prices, self._running, self._unicode))
 
     def progress_line(self) -> str | None:
-        """Return a progress line if cells changed or `LINE_SECONDS` have passed, else None."""
         counts, now = str(self.found.change_counts()), time.monotonic()
         if counts == self._printed_counts and now - self._printed_at < LINE_SECONDS:
             return None

@@ -72,7 +72,6 @@ def page(chosen: Chosen) -> None:
 
 
 def asked_name(row: Row) -> str:
-    """Return the name of a row's task in the picker "Benchmark"."""
     one = (
         row["benchmark"]
         if row["task"] == row["benchmark"]
@@ -82,7 +81,6 @@ def asked_name(row: Row) -> str:
 
 
 def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[dict[str, Any]]:
-    """Return the fields of a heat map: the mean over samples by `name` and length."""
     sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for row in found:
         sums.setdefault((name(row), row["eval_length"]), []).append(
@@ -109,10 +107,6 @@ def _grid(
     """Draw a heat map of mean scores by length (across) and by the column `y` (down).
 
     A click on a field selects its length and its value of `y` in the pickers with these keys.
-
-    Args:
-      fields: one dict per field, with "length", "value", "samples" and the column `y`.
-      order: values of `y` from top to bottom.
     """
     key = f"by_{y}"
     clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
@@ -163,10 +157,7 @@ def _answers(
     length: int,
     at: tuple[str, Callable[[float], str]],
 ) -> None:
-    """Show the table of answers and the selected answer.
-
-    `at` has the chosen depth, or `_ALL`, and the function that names the depth of an answer.
-    """
+    """Show the answers at a depth, or `_ALL`, that the function in `at` names."""
     depth, name_of = at
     found = chosen.rows(
         "answers",
@@ -207,7 +198,6 @@ def _range(depth: float) -> str:
 
 
 def _answer(chosen: Chosen, row: Row) -> None:
-    """Show a sample's answer, reference and prompt. Text is displayed literally, not rendered."""
     left, right = st.columns(2)
     left.caption(f"Answer, score {text_of(row['score'])}")
     left.code(row["prediction"] or "", language=None, wrap_lines=True)

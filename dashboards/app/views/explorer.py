@@ -79,7 +79,6 @@ def _of_methods(chosen: Chosen) -> dict[str, _Style]:
 
 
 def _kept(rows: list[Row], y: Measure) -> list[Row]:
-    """Show filters by method, task, length and seed; return the rows that pass all of them."""
     mine = [row for row in rows if y.benchmark in (None, row["benchmark"])]
     with st.expander("Filter by method, task, length or seed"):
         for name in ("variant", "task", "eval_length", "seed"):
@@ -93,10 +92,7 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
 
 
 def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
-    """Return True if the row's value of dimension `name` is one of `wanted`.
-
-    A filter by task applies only to rows of the benchmark of `y`. Rows of other benchmarks pass.
-    """
+    """Return True if a row passes the filter; one by task concerns only the benchmark of `y`."""
     is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
     return is_across or dimension(row, name) in wanted
 
@@ -136,15 +132,11 @@ class _Axes:
 
     @property
     def is_line(self) -> bool:
-        """True if a line joins points that differ only in x, that is, if x is a number."""
         return self.dimension in _NUMBERS
 
 
 def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
-    """Return the drawn points with a column `run`: the number of gaps before them on their line.
-
-    Only points with equal `run` are joined, so that no line crosses a gap.
-    """
+    """Return the points with their number of gaps before them, so that no line crosses a gap."""
 
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
@@ -191,7 +183,6 @@ def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
-    """Return a style for each value; values that share a colour differ in shape."""
     styles = {}
     for number, value in enumerate(values):
         again, hue = divmod(number, _NUM_COLOURS)
@@ -214,7 +205,6 @@ def _title(panel: str, value: Any) -> str:
 
 
 def _domain(drawn: list[dict[str, Any]]) -> list[float]:
-    """Return the lowest and highest y of all points, the range of the axis in every panel."""
     values = [point["y"] for point in drawn]
     return [min(values), max(values)]
 

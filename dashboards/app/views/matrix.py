@@ -41,7 +41,6 @@ def page(chosen: Chosen) -> None:
 
 
 def counts(rows: list[Row]) -> None:
-    """Show the share of finished cells, and the number of cells in each other state."""
     total = {
         name: sum(row[name] for row in rows)
         for name in ("planned", "done", "failed", "missing", "unavailable")

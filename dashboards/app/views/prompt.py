@@ -74,10 +74,7 @@ def show(home: Path, cell: str, sample: int) -> None:
 
 
 def _prompts(home: Path, cell: str, sample: int) -> Prompts:
-    """Return the sample's prompts, from the session if they were the last ones to be built.
-
-    Streamlit reruns the page at every click, so without this each click would rebuild them.
-    """
+    """Return the sample's prompts, and keep them: Streamlit reruns the page at each click."""
     key = (str(home), cell, sample)
     if _LAST not in st.session_state or st.session_state[_LAST][0] != key:
         place = st.empty()
@@ -103,10 +100,9 @@ def _size(prompt: dict[str, Any]) -> str:
 def build_prompts(
     home: Path, cell: str, sample: int, waiting: Callable[[float], object]
 ) -> Prompts:
-    """Run `lce_core.prompts` to rebuild a sample's prompts, for at most `MOST_SECONDS`.
+    """Run `lce_core.prompts`; call `waiting` with the elapsed seconds while it runs.
 
-    `waiting` is called several times a second with the elapsed seconds. If it raises an exception,
-    the subprocess is killed.
+    An exception of `waiting` kills the subprocess.
     """
     command = [sys.executable, "-m", "lce_core.prompts", "--home", str(home)]
     process = subprocess.Popen(
@@ -144,13 +140,9 @@ def _too_long(cell: str, sample: int) -> str:
 
 
 def shown(length: int, places: Sequence[Span]) -> list[Span]:
-    """Return the spans of a text that an excerpt shows: sorted, disjoint (start, end) pairs.
+    """Return the disjoint spans of a text that an excerpt shows: a short text whole.
 
-    A short text is shown whole. Of a long text, an excerpt shows the start, the end and the
-    surroundings of the marked spans.
-
-    Args:
-      places: the marked spans as half-open (start, end) pairs, in ascending order.
+    Of a long text it shows the start, the end and the surroundings of the marked spans.
     """
     if length <= WHOLE:
         return [(0, length)]
@@ -167,7 +159,6 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
 
 
 def as_html(text: str, places: Sequence[Span]) -> str:
-    """Return an excerpt of a text as HTML, with marked spans and the sizes of omitted parts."""
     parts, at = [], 0
     for first, last in shown(len(text), places):
         if first > at:
