@@ -75,11 +75,8 @@ class Expectation:
         if self.blocked_by is not None:
             notes.append(f"not tested, because expectation {self.blocked_by} is undecided")
         if not self.is_registered:
-            when = (
-                "at an unknown time"
-                if not self.results_before
-                else wording.stage(self.results_before)
-            )
+            before = self.results_before
+            when = wording.stage(before) if before else "at an unknown time"
             notes.append(f"added {when}, so exploratory")
         if self.withdrawn_after is not None:
             notes.append(f"withdrawn {wording.stage(self.withdrawn_after)}")

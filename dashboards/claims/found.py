@@ -213,31 +213,38 @@ def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
 
 def _said(row: Row, several: bool) -> str:
     ours, theirs = map(wording.named, Variant.pair(row))
-    what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
-    limit = row["smallest_detectable"]
-    detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
-    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_adjusted'], row['family'])}"
+    what, gap, unit = wording.measured(row, several), wording.gap(row), wording.unit(row)
+    samples = f"{row['num_clusters']:,} independent sample{'s'[: row['num_clusters'] != 1]}"
+    seeds = f"{row['num_seeds']} training seeds and " * (row["num_seeds"] > 1)
+    mean = f"mean over {seeds}{samples}"
+    evidence = f"{mean}; {formats.p_value(row['p_adjusted'], row['family'])}"
+    detectable = ""
+    if (limit := row["smallest_detectable"]) is not None:
+        detectable = f"; smallest detectable difference: {formats.rounded(limit)}{unit}"
     found = wording.needed(row) if row["difference"] else ""
     needed = f"; {found} would decide (80 % power)" if found else ""
     if row["verdict"] == "better":
         here = "in this study, " if row["family"] == "exploratory" else ""
+        run = " on this one training run" if row["generalises_to"] == "one training run" else ""
+        why = row["explained_by"]
         return (
-            f"{here}{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
-            f" {evidence}{' (exploratory)' if here else ''}{wording.explained(row)}"
+            f"{here}{ours} is better than {theirs}{run}: its {what} is {gap},"
+            f" {evidence}{' (exploratory)' if here else ''}"
+            f"{f'; the control prompts explain this ({why})' if why else ''}"
         )
     if row["verdict"] == "the same":
         return (
             f"{ours} and {theirs} are equal in {what}: the same score on each of"
-            f" {wording.independent_samples(samples)}{detectable}"
+            f" {samples}{detectable}"
         )
     if row["verdict"] == "too few":
         return (
-            f"{wording.too_few(samples)} to compare {ours} with {theirs}; on average over these,"
-            f" the {what} of {ours} is {gap}{needed}"
+            f"{samples} {'is' if row['num_clusters'] == 1 else 'are'} too few to compare {ours}"
+            f" with {theirs}; on average over these, the {what} of {ours} is {gap}{needed}"
         )
     if row["blocked_by"] is not None:
         detectable = ""
-        evidence = wording.averaged(row)
+        evidence = mean
         needed = f"; not tested, because expectation {row['blocked_by'] + 1} is undecided"
     return (
         f"undecided between {ours} and {theirs}: the {what} of {ours} is {gap},"

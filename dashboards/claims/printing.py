@@ -46,19 +46,28 @@ def printed_claims(
 
 def _chosen(found: list[Claim], chosen: Mapping[str, Any]) -> list[Claim]:
     for option, value in chosen.items():
-        if option in ("method", "against"):
-            found = _of(found, value, f"--{option}")
-            continue
-        field = "eval_length" if option == "length" else option
-        known = {getattr(one, field) for one in found} - {None}
-        found = [one for one in found if getattr(one, field) == value]
+        is_method = option in ("method", "against")
+        field = "method" if is_method else "eval_length" if option == "length" else option
+        known = ", ".join(map(str, sorted({getattr(one, field) for one in found} - {None})))
+        found = [
+            one
+            for one in found
+            if (_is_about(one, value) if is_method else getattr(one, field) == value)
+        ]
         if not found:
-            expected = ", ".join(map(str, sorted(known))) or "none"
-            raise SpecError(
-                f"--{option}", repr(value), f"one with such claims: {expected}",
-                "give one of these",
-            )  # fmt: skip
+            what = (
+                f"a method with claims: {known or 'none yet'}"
+                if is_method
+                else f"one with such claims: {known or 'none'}"
+            )
+            raise SpecError(f"--{option}", repr(value), what, "give one of these")
     return found
+
+
+def _is_about(claim: Claim, name: str) -> bool:
+    """Return True for a method ("yarn") or tuned variant ("yarn tuned", "yarn-tuned")."""
+    method = name.removesuffix("tuned").rstrip(" -") if name.endswith("tuned") else name
+    return claim.mentions(method, None if method == name else False)
 
 
 def _published(rows: list[Row]) -> Iterator[str]:
@@ -69,19 +78,6 @@ def _published(rows: list[Row]) -> Iterator[str]:
         yield from (
             f"  {row['study']} ({row['base_model']}): {outcomes_in_words(row)}" for row in group
         )
-
-
-def _of(found: list[Claim], name: str, option: str = "--method") -> list[Claim]:
-    """Return the claims about a method ("yarn") or a tuned variant ("yarn tuned", "yarn-tuned")."""
-    method = name.removesuffix("tuned").rstrip(" -") if name.endswith("tuned") else name
-    chosen = [one for one in found if one.mentions(method, None if method == name else False)]
-    if not chosen:
-        known = sorted({one.method for one in found if one.method})
-        raise SpecError(
-            option, repr(name), f"a method with claims: {', '.join(known) or 'none yet'}",
-            "give one of these",
-        )  # fmt: skip
-    return chosen
 
 
 def _list(chosen: list[Claim], *, everything: bool) -> Iterator[str]:

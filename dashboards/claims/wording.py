@@ -107,37 +107,6 @@ def gap(row: Mapping[str, Any]) -> str:
     return f"{relation} {formats.estimate(abs(difference), low, high)}{unit(row)}"
 
 
-def explained(row: Mapping[str, Any]) -> str:
-    """Return a clause that names the controls which explain the difference; "" if none does."""
-    if not row["explained_by"]:
-        return ""
-    return f"; the control prompts explain this ({row['explained_by']})"
-
-
-def averaged(row: Mapping[str, Any]) -> str:
-    count, samples = row["num_seeds"], independent_samples(row["num_clusters"])
-    return f"mean over {f'{count} training seeds and ' * (count > 1)}{samples}"
-
-
-def restricted(row: Mapping[str, Any]) -> str:
-    """Return a note if a result holds for the weights of one training run only; otherwise ""."""
-    return " on this one training run" if row["generalises_to"] == "one training run" else ""
-
-
-def independent_samples(number: int) -> str:
-    return f"{number:,} independent sample{'s'[: number != 1]}"
-
-
-def too_few(number: int) -> str:
-    """Return the start of a clause such as "3 independent samples are too few"."""
-    return f"{independent_samples(number)} {'is' if number == 1 else 'are'} too few"
-
-
-def detectable(difference: float, row: Mapping[str, Any]) -> str:
-    """Return the clause with the smallest detectable difference, in the unit of the row."""
-    return f"smallest detectable difference: {formats.rounded(difference)}{unit(row)}"
-
-
 def needed(row: Mapping[str, Any]) -> str:
     """Return how many seeds or samples decide: "about 24 independent samples"; "" if unknown."""
     number, unit = row["num_needed"], "training seeds"
