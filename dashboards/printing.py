@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 from dashboards.report import report_page
-from dashboards.writing import folder_beside, write_whole
+from dashboards.writing import unwritable, write_whole
 from lce_core.errors import ServiceError
 
 SECONDS = 120.0
@@ -39,9 +40,16 @@ def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
 
 def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) -> Path:
     """Print an HTML page to PDF after its scripts have run; on an error, keep an existing file."""
-    # Not in /tmp: a browser installed as a snap has a private /tmp.
-    with folder_beside(out) as place:
-        folder = Path(place)
+    try:
+        # Not in /tmp: a browser installed as a snap has a private /tmp.
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(
+            prefix=f"{out.name}.", dir=out.parent, ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        raise unwritable(out, error) from error
+    with beside as name:
+        folder = Path(name)
         source, printed, log = folder / "page.html", folder / "page.pdf", folder / "log"
         source.write_text(page, encoding="utf-8")
         command = [
@@ -55,12 +63,13 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
         failed = _run(command, log, seconds)
         content = printed.read_bytes() if printed.is_file() else b""
         if failed or not (content.startswith(b"%PDF-") and b"%%EOF" in content[-1024:]):
+            said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
             raise ServiceError(
                 str(browser),
                 failed or "a browser that wrote no complete PDF",
                 f"a Chromium or Chrome that prints the report within {seconds:g} s",
                 "read the browser's output below, or set LCE_CHROMIUM to another browser",
-                _tail(log),
+                "\n".join(said.splitlines()[-10:]),
             )
         return write_whole(out, content)
 
@@ -87,8 +96,3 @@ def _run(command: list[str], log: Path, seconds: float) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     return f"exit code {code}" if code else ""
-
-
-def _tail(log: Path) -> str:
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    return "\n".join(text.splitlines()[-10:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from lce_core.errors import SpecError
@@ -18,17 +17,6 @@ def write_whole(out: Path, content: str | bytes) -> Path:
     except OSError as error:
         raise unwritable(out, error) from error
     return out
-
-
-def folder_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
-    """Create a temporary folder next to `out`; it is deleted at the end of a `with` block."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(
-            prefix=f"{out.name}.", dir=out.parent, ignore_cleanup_errors=True
-        )
-    except OSError as error:
-        raise unwritable(out, error) from error
 
 
 def unwritable(out: Path, error: OSError, what: str = "file") -> SpecError:

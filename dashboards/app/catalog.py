@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,6 @@ class Catalog:
     """The catalog at a path. A build may replace the file; each query reads the current file."""
 
     path: Path
-
-    def written(self) -> datetime:
-        return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def summaries(self, study: str) -> tuple[Summary, ...]:
         return _summaries(self.path, self._stamp(), study)

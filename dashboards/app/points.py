@@ -85,22 +85,19 @@ def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None
     ys = _means(own[y], by, y)
     xs = _means(own[x], by, x) if x else {}
     drawn, parts, gaps = [], set(), []
-    for key, mean in ys.items():
-        across = xs.get(key)
-        if mean.value is None or (x and (across is None or across.value is None)):
-            gaps.append(dict(zip(by, key, strict=True)))
+    for key, (mean, num_cells, own_parts) in ys.items():
+        point = dict(zip(by, key, strict=True))
+        across, *_ = xs.get(key, (None,))
+        if mean is None or (x and across is None):
+            gaps.append(point)
             continue
-        point = dict(zip(by, key, strict=True)) | {"y": mean.value, "num_cells": mean.num_cells}
-        drawn.append(point | ({"x": across.value} if across else {}))
-        parts.add(mean.parts)
+        drawn.append({**point, "y": mean, "num_cells": num_cells, **({"x": across} if x else {})})
+        parts.add(own_parts)
     return Points(drawn, gaps, len(parts) > 1)
 
 
-@dataclass(frozen=True)
-class _Mean:
-    value: float | None
-    num_cells: int
-    parts: frozenset[tuple[Any, ...]]
+_Mean = tuple[float | None, int, frozenset[tuple[Any, ...]]]
+"""Mean of cells, their number, and their benchmarks, tasks, seeds and lengths."""
 
 
 def _means(
@@ -117,7 +114,7 @@ def _means(
         known = [value for value in cells.values() if value is not None]
         parts = frozenset(tuple(measured[cell][0][name] for name in others) for cell in cells)
         mean = sum(known) / len(known) if len(known) == len(cells) else None
-        found[key] = _Mean(mean, len(cells), parts)
+        found[key] = mean, len(cells), parts
     return found
 
 

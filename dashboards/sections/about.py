@@ -72,9 +72,8 @@ def _parameters(row: Row) -> str:
 def _link(row: Row) -> str:
     source, place = row["source"], row["place"]
     kind, _, rest = source.partition(":")
-    address = {"arXiv": "https://arxiv.org/abs/", "doi": "https://doi.org/"}.get(kind, "") + rest
-    if kind == "https":
-        address = source
+    roots = {"arXiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "https": "https:"}
+    address = roots.get(kind, "") + rest
     if not address.startswith("https://"):
         return str(place)
     return link(address, source) + f", {place}"
@@ -140,19 +139,16 @@ def _environment(row: Row) -> list[Value]:
     if row["git_commit"] is not None:
         dirty = " with uncommitted changes" if row["git_dirty"] else ""
         commit = code(row["git_commit"][:12]) + dirty
+    libraries: Mapping[str, str] = json.loads(row["libraries"])
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
     return [
         commit,
         row["host"],
         row["hardware"],
-        f"Python {row['python']}, {_versions(row['libraries'])}",
+        f"Python {row['python']}, {versions}",
         row["num_artifacts"],
         f"{row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC",
     ]
-
-
-def _versions(libraries: str) -> str:
-    versions: Mapping[str, str] = json.loads(libraries)
-    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _listed(values: list[int]) -> str:

@@ -170,7 +170,14 @@ def _packed(
     for row in rows:
         first, second = (numbers[one] for one in Variant.pair(row))
         pairs.setdefault(f"{first} {second}", []).append(
-            [columns.index(_column(row, several)), *_texts(row)]
+            [
+                columns.index(_column(row, several)),
+                formats.score(row["value"]),
+                formats.score(row["other_value"]),
+                formats.difference(row["difference"] + 0.0, row["ci_low"], row["ci_high"]),
+                formats.p_value(row["p_adjusted"], row["family"]),
+                row["verdict"],
+            ]
         )
     return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
 
@@ -180,29 +187,22 @@ def _column(row: Row, with_profile: bool) -> tuple[str, str]:
     return row["benchmark"].replace("_", " ") + profile, f"{row['eval_length']:,}"
 
 
-def _texts(row: Mapping[str, Any]) -> list[str]:
-    return [
-        formats.score(row["value"]),
-        formats.score(row["other_value"]),
-        formats.difference(row["difference"] + 0.0, row["ci_low"], row["ci_high"]),
-        formats.p_value(row["p_adjusted"], row["family"]),
-        row["verdict"],
-    ]
-
-
 def short_context(contents: Contents) -> Markup:
     rows = contents.short_context
     if not rows:
         return Markup()
-    return paragraph(short_caption(rows)) + short_table(rows, duplicates(contents)).saved(
-        SHORT_CONTEXT
-    )
+    table = short_table(rows, duplicates(contents))
+    return paragraph(short_caption(rows)) + table.saved(SHORT_CONTEXT)
 
 
 def short_caption(rows: Sequence[Row]) -> str:
     number = Counter(_VERDICTS[row["outcome"]] for row in rows)
     counts = ", ".join(f"{number[one]} {one}" for one in _VERDICTS.values() if number[one])
-    margins = " or ".join(dict.fromkeys(_size(row, row["margin"]) for row in rows))
+    sizes = (
+        f"{100 * row['margin']:g} % of a perplexity" if row["is_ratio"] else f"{row['margin']:g}"
+        for row in rows
+    )
+    margins = " or ".join(dict.fromkeys(sizes))
     late = sum(row["family"] != "short context" for row in rows)
     note = f" {late} were added after a result, so they are exploratory." if late else ""
     return (
@@ -241,10 +241,6 @@ def _outcome(row: Row) -> str:
     if row["ci_low"] is not None:
         number += f" [{100 * row['ci_low']:+.1f}, {100 * row['ci_high']:+.1f}]"
     return f"{number} %, {verdict}"
-
-
-def _size(row: Row, margin: float) -> str:
-    return f"{100 * margin:g} % of a perplexity" if row["is_ratio"] else f"{margin:g}"
 
 
 def papers(contents: Contents) -> Markup:

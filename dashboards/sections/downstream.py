@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from markupsafe import Markup
 
-from catalog.palette import Look
 from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.contents import Contents, Row, select
@@ -59,7 +56,9 @@ def downstream(contents: Contents) -> Markup:
     caption = Markup(
         "Each mark is a method; the best are at the top left. Labelled methods are on the Pareto"
         " front: no other method is better on one axis and at least as good on the other."
-    ) + _key(looks, [one for one in ordered(contents) if one in drawn])
+    )
+    keys = [key_html(one, looks[one.method]) for one in ordered(contents) if one in drawn]
+    caption += Markup(' <span class="keys">{}</span>').format(Markup("").join(keys))
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")
     table = Table(columns, numbers)
     return figure("Perplexity against downstream scores", caption, pictures, table)
@@ -85,8 +84,3 @@ def _shared(
             if len(points) >= FEWEST and (best is None or rank > best[0]):
                 best = (rank, text, length, points)
     return best[1:] if best else None
-
-
-def _key(looks: Mapping[str, Look], shown: Sequence[Variant]) -> Markup:
-    items = (key_html(one, looks[one.method]) for one in shown)
-    return Markup(' <span class="keys">{}</span>').format(Markup("").join(items))

@@ -10,7 +10,7 @@ from dashboards.charts.dots import dots_svg
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.claims.summary import Summary
 from dashboards.claims.wording import registered
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, select
 from dashboards.families import Variant, method_looks
 from dashboards.figure import figure, names_as_code, rendered
 from dashboards.scores import base_context, benchmark_label
@@ -60,13 +60,10 @@ def gains(contents: Contents, one: Summary) -> Markup:
         points = {Variant.of(row): (row["lost"], row["gained"]) for row in rows}
         if len(points) > 1:
             first, label = rows[0], benchmark_label(name)
+            unit = first["unit"]
             axes = (
-                Axis(
-                    f"lost at {first['within_length']:,}, {first['unit']}", higher_is_better=False
-                ),
-                Axis(
-                    f"gained at {first['beyond_length']:,}, {first['unit']}", higher_is_better=True
-                ),
+                Axis(f"lost at {first['within_length']:,}, {unit}", higher_is_better=False),
+                Axis(f"gained at {first['beyond_length']:,}, {unit}", higher_is_better=True),
             )
             pictures.append(scatter_svg(f"{label}: gain against loss", axes, looks, points))
     if not pictures:
@@ -93,16 +90,15 @@ def dot_plot(contents: Contents, one: Summary) -> str:
 
 def _facts(contents: Contents) -> dict[str, str]:
     run, first = contents.run[0], contents.studies[0]
+    bases = (
+        f"{row['base_model']} ({context})" if (context := base_context(row)) else row["base_model"]
+        for row in contents.studies
+    )
     return {
-        "base model": ", ".join(map(_base, contents.studies)),
+        "base model": ", ".join(bases),
         "extended to": f"{first['target_context']:,} tokens",
         "seeds": str(run["seeds"]),
         "cells": f"{run['done']:,} of {run['cells']:,} done",
         "profile": run["profiles"] or "-",
         "date": f"{run['last']:%Y-%m-%d}" if run["last"] else "nothing has been run yet",
     }
-
-
-def _base(row: Row) -> str:
-    name, context = row["base_model"], base_context(row)
-    return f"{name} ({context})" if context else str(name)

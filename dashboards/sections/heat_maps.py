@@ -35,13 +35,20 @@ _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 def glance(contents: Contents) -> Markup:
     trained = contents.studies[0]["trained_context"]
-    won = {name: _won(contents, name) for name in MEASURES}
+    won = {
+        name: {Variant.of(row): row["won"] for row in select(contents.standing, measure=name)}
+        for name in MEASURES
+    }
     same = duplicates(contents)
     in_order = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
     maps: list[tuple[float, Markup]] = []
     # Rows without a result have no unit, so the measure of a benchmark is that of its results.
-    begun = {row["benchmark"]: _measure(row) for row in rows if row["value_of_done"] is not None}
+    begun = {
+        row["benchmark"]: row["unit"] if row["kind"] == "text" else row["kind"]
+        for row in rows
+        if row["value_of_done"] is not None
+    }
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
@@ -54,14 +61,6 @@ def glance(contents: Contents) -> Markup:
     part = Markup('<div style="flex: {0:g} 1 {0:g}px">{1}</div>')
     parts = Markup("").join(part.format(width + PADDING, shown) for width, shown in maps)
     return Markup('<div class="glance">{}</div>').format(parts)
-
-
-def _measure(row: Row) -> str | None:
-    return str(row["unit"]) if row["kind"] == "text" else row["kind"]
-
-
-def _won(contents: Contents, measure: str) -> dict[Variant, float]:
-    return {Variant.of(row): row["won"] for row in select(contents.standing, measure=measure)}
 
 
 def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
@@ -121,15 +120,11 @@ def _map(
         same,
     )
     pictures = [heat_map_svg(shown_map)]
-    caption += _same(same) + links + ramp_html(*ends)
-    return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
-
-
-def _same(same: Mapping[Variant, Variant]) -> Markup:
     sentence = Markup(" {} is the same computation as {}.")
-    return Markup("").join(
-        sentence.format(code(one.label), code(first.label)) for one, first in same.items()
-    )
+    for one, first in same.items():
+        caption += sentence.format(code(one.label), code(first.label))
+    caption += links + ramp_html(*ends)
+    return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
 
 
 def heat_map(

@@ -107,14 +107,10 @@ def training(contents: Contents) -> Markup:
         " on the same data without an extension. Losses at different training lengths are not"
         " comparable, because they are measured on different text."
     )
-    return line_figure(contents, axes, lines, caption, "loss", "tokens") + _settings(contents)
-
-
-def _settings(contents: Contents) -> Markup:
-    if not contents.training_settings:
-        return Markup()
-    rows = [_row(contents, row) for row in contents.training_settings]
-    return Markup("<h3>Settings</h3>") + Table(_HEADS, rows, kind="settings").html()
+    shown = line_figure(contents, axes, lines, caption, "loss", "tokens")
+    if rows := [_row(contents, row) for row in contents.training_settings]:
+        shown += Markup("<h3>Settings</h3>") + Table(_HEADS, rows, kind="settings").html()
+    return shown
 
 
 def _row(contents: Contents, row: Row) -> list[Value]:

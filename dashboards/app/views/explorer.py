@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,9 +48,8 @@ def page(chosen: Chosen) -> None:
         row.selectbox("Panels", panels, index=3, key="panel", bind="query-params", width=170)
     )
     kept = _kept(rows, y)
-    by = list(dict.fromkeys(name for name in (names.get(x), hue, panel) if name))
-    if x in known:
-        by = list(dict.fromkeys([*by, "variant", "eval_length"]))
+    per_point = ["variant", "eval_length"] if x in known else []
+    by = list(dict.fromkeys(name for name in (names.get(x), hue, panel, *per_point) if name))
     if "variant" in by and "family" not in by:
         by.append("family")  # one per method
     found = points(kept, by, y, known.get(x))
@@ -60,9 +58,7 @@ def page(chosen: Chosen) -> None:
         st.info("Nothing to draw: every point has a cell that is not done.")
         return
     axes = _Axes(y, x, names.get(x), known.get(x), hue, panel)
-    drawn = found.drawn
-    if axes.dimension and axes.is_line:
-        drawn = _in_runs(found, axes.dimension)
+    drawn = _in_runs(found, axes.dimension or "") if axes.is_line else found.drawn
     _panels(drawn, axes, _of_methods(chosen) if hue == "variant" else {})
     with st.expander("Table"):
         heads = {name: DIMENSIONS[name] for name in by}
@@ -87,14 +83,15 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
                 DIMENSIONS[name], options, key=f"only_{name}", bind="query-params"
             )
             if wanted:
-                rows = [row for row in rows if _stays(row, name, wanted, y)]
+                # Values of a task concern only the benchmark of `y`; rows of others stay.
+                shared = name != "task" or y.benchmark is None
+                rows = [
+                    row
+                    for row in rows
+                    if dimension(row, name) in wanted
+                    or not (shared or row["benchmark"] == y.benchmark)
+                ]
     return rows
-
-
-def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
-    """Return True if a row passes the filter; one by task concerns only the benchmark of `y`."""
-    is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
-    return is_across or dimension(row, name) in wanted
 
 
 def _notes(found: Points, by: Sequence[str], y: Measure, hue: str) -> None:
@@ -154,14 +151,18 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Styl
     by_panel: dict[Any, list[dict[str, Any]]] = {}
     # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
-    control = [point for point in drawn if shared and _is_control(point["variant"])]
+    controls = [Variant(CONTROL, frozen).label for frozen in (True, False)]
+    control = [point for point in drawn if shared and point["variant"] in controls]
     for point in drawn:
         if point not in control:
             by_panel.setdefault(point[axes.panel] if axes.panel else "", []).append(point)
     if not by_panel:
         by_panel[""] = []
-    disjoint = _are_disjoint(by_panel, axes.hue)
     everything = list(dict.fromkeys(point[axes.hue] for point in drawn))
+    ys = [point["y"] for point in drawn]
+    domain = [min(ys), max(ys)]  # of the vertical axis of every panel
+    kinds = [{point[axes.hue] for point in some} for some in by_panel.values()]
+    disjoint = sum(map(len, kinds)) == len(everything)
     place = st.container(horizontal=True)
     for value, some in sorted(by_panel.items(), key=lambda item: _order(axes.panel, item[0])):
         mine = list(dict.fromkeys(point[axes.hue] for point in some))
@@ -170,16 +171,7 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Styl
         one = place.container(width=WIDTH if axes.panel else "stretch")
         if axes.panel:
             one.text(_title(axes.panel, value))
-        one.altair_chart(_chart([*control, *some], axes, hues, _domain(drawn)), key=f"of {value}")
-
-
-def _is_control(label: str) -> bool:
-    return label in (Variant(CONTROL, True).label, Variant(CONTROL, False).label)
-
-
-def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
-    kinds = [{point[hue] for point in some} for some in panels.values()]
-    return sum(map(len, kinds)) == len(functools.reduce(set.union, kinds, set()))
+        one.altair_chart(_chart([*control, *some], axes, hues, domain), key=f"of {value}")
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
@@ -202,11 +194,6 @@ def _title(panel: str, value: Any) -> str:
         return NO_EXTENSION if value == CONTROL else TITLES.get(value, OTHERS)
     number = isinstance(value, int) and panel != "seed"
     return f"{DIMENSIONS[panel].partition(' (')[0]} {f'{value:,}' if number else value}"
-
-
-def _domain(drawn: list[dict[str, Any]]) -> list[float]:
-    values = [point["y"] for point in drawn]
-    return [min(values), max(values)]
 
 
 def _scale(measure: Measure, domain: list[float]) -> alt.Scale:

@@ -21,7 +21,6 @@ _COLOURS = {
     "failed": "frame",
     "unavailable": "line",
 }
-_STRONG = ("done", "failed")
 _ROW_PIXELS = 22
 _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="top")
 
@@ -89,7 +88,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
         ],
         opacity=alt.condition(clicked, alt.value(1.0), alt.value(0.45)),
     )
-    strong = alt.FieldOneOfPredicate(field="state", oneOf=list(_STRONG))
+    strong = alt.FieldOneOfPredicate(field="state", oneOf=["done", "failed"])
     words = base.mark_text(fontSize=10).encode(
         text="says:N",
         color=alt.condition(strong, alt.value(colour("strong-ink")), alt.value(colour("ink"))),
