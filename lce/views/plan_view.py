@@ -19,8 +19,7 @@ from flows.plans.pricing import (
     tokens_and_time,
 )
 from flows.terminal import Terminal, plain_table, wrapped
-from lce.views.needs import needs_lines
-from lce.views.planning import Inspection
+from lce.views.planning import Inspection, needs_lines
 from lce_core import formats
 from lce_core.statistics.power import looks_in_words
 from lce_core.store.steps import Step
@@ -40,16 +39,13 @@ SIGNS: dict[Change, str] = {
 }
 """Sign of each state of a cell. In `lce lock --check`, "~" and "+" also mean changed and new."""
 ORPHANED = "-"
-"""Sign of an artifact that the plan does not use any more."""
 MOST_GROUPS = 12
-"""Maximum number of printed reasons; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
 """30 days. If a study takes longer on one CPU, the output suggests --device-type for GPU times."""
 _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
-"""Base model and method of a row of the printed table; a tuned method ends with " tuned"."""
 Group = tuple[str, str, str]
 """Sign, kind of step and reason. Steps that agree in all three are counted on one printed line."""
 
@@ -199,7 +195,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
-    for line in needs_lines(found.plan, found.states, found.execution, prices):
+    for line in needs_lines(found, prices):
         yield from wrapped(line)
 
 

@@ -142,32 +142,38 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
     failed step and none ran for `STUCK_SECONDS`.
     """
     console = console or Terminal()
-    watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
+    unicode, is_live = _is_unicode(console), console.is_terminal
+    prices, priced = found.prices(), time.monotonic()
+    printed_counts, printed_at = "", -LINE_SECONDS
+    stuck_since: float | None = None
     live = Live(console=console, auto_refresh=False, transient=True)
     with live if is_live else nullcontext():
         while True:
             began = time.monotonic()
-            watched.poll()
+            found = found.again()
+            running = found.running()
+            if began - priced > PRICE_SECONDS:
+                prices, priced = found.prices(), time.monotonic()
+            else:
+                prices = prices.at(found.states)
+            counts = str(found.change_counts())
             if is_live:
                 # The lines that change come first, because rich crops what exceeds the terminal.
-                shown = watched.lines()[: max(1, console.height - 1)]
-                live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
-            elif line := watched.progress_line():
+                lines = [*status_lines(found, prices, running, unicode)]
+                shown = "\n".join(lines[: max(1, console.height - 1)])
+                live.update(Text(shown, no_wrap=True, overflow="crop"), refresh=True)
+            elif counts != printed_counts or began - printed_at >= LINE_SECONDS:
+                printed_counts, printed_at = counts, began
+                line = "; ".join(_head(found, prices, running))
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
-            if watched.has_ended():
-                _require_known(watched.found)
+            left = {step.fingerprint for step in found.to_do()}
+            if left and (running or left - _lost(found)):
+                stuck_since = None
+            elif left:
+                stuck_since = stuck_since or time.monotonic()
+            if not left or (stuck_since and time.monotonic() - stuck_since > STUCK_SECONDS):
                 break
             time.sleep(max(REFRESH_SECONDS, _REST_PER_POLL * (time.monotonic() - began)))
-    for line in watched.lines():
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return watched.found.change_counts().keys() <= {"done", "unavailable"}
-
-
-def _waiting(found: Inspection) -> int:
-    return sum(map(found.plan.waits_for_data, found.plan.cells))
-
-
-def _require_known(found: Inspection) -> None:
     if waiting := _waiting(found):
         raise SpecError(
             f"study {found.plan.study.study}",
@@ -175,55 +181,23 @@ def _require_known(found: Inspection) -> None:
             "the data folders with which the study ran",
             "add the same --data-folder options as to `lce run`",
         )
+    for line in status_lines(found, prices, running, unicode):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return found.change_counts().keys() <= {"done", "unavailable"}
 
 
-class _Watch:
-    """Current state of one study, for the loop of `watch`."""
+def _lost(found: Inspection) -> set[str]:
+    """Return the fingerprints of all failed steps and of all steps that depend on one."""
+    lost: set[str] = set()
+    for fingerprint, step in found.plan.steps.items():
+        is_failed = found.states[fingerprint].change == "failed"
+        if is_failed or lost.intersection(step.parents.values()):
+            lost.add(fingerprint)
+    return lost
 
-    def __init__(self, found: Inspection, unicode: bool) -> None:
-        self.found, self._unicode = found, unicode
-        self._prices, self._priced = found.prices(), time.monotonic()
-        self._running: dict[str, Holder] = {}
-        self._printed_counts, self._printed_at = "", -LINE_SECONDS
-        self._stuck_since: float | None = None
 
-    def poll(self) -> None:
-        """Read the states from the store; every `PRICE_SECONDS` also correct predicted times."""
-        self.found = self.found.again()
-        self._running = self.found.running()
-        if time.monotonic() - self._priced > PRICE_SECONDS:
-            self._prices, self._priced = self.found.prices(), time.monotonic()
-        else:
-            self._prices = self._prices.at(self.found.states)
-
-    def lines(self) -> list[str]:
-        return list(status_lines(self.found, self._prices, self._running, self._unicode))
-
-    def progress_line(self) -> str | None:
-        counts, now = str(self.found.change_counts()), time.monotonic()
-        if counts == self._printed_counts and now - self._printed_at < LINE_SECONDS:
-            return None
-        self._printed_counts, self._printed_at = counts, now
-        return "; ".join(_head(self.found, self._prices, self._running))
-
-    def has_ended(self) -> bool:
-        """Return True if no step is missing, or a run seems to have given up all missing steps."""
-        left = {step.fingerprint for step in self.found.to_do()}
-        if not left:
-            return True
-        if self._running or left - self._lost():
-            self._stuck_since = None
-            return False
-        self._stuck_since = self._stuck_since or time.monotonic()
-        return time.monotonic() - self._stuck_since > STUCK_SECONDS
-
-    def _lost(self) -> set[str]:
-        """Return the fingerprints of all failed steps and of all steps that depend on one."""
-        states, lost = self.found.states, set[str]()
-        for fingerprint, step in self.found.plan.steps.items():
-            if states[fingerprint].change == "failed" or lost.intersection(step.parents.values()):
-                lost.add(fingerprint)
-        return lost
+def _waiting(found: Inspection) -> int:
+    return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
 def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> Iterator[str]:
