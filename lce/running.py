@@ -6,8 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,13 @@ def run_study(
         _record(work, home)
         return
     tell.print(f"{name}: {len(plan.cells):,} cells; starting Prefect's server")
-    note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
     with temporary_server(home) as server:
         if server.secret:  # the user's settings are for other servers
             for name in [name for name in os.environ if name.startswith("PREFECT_")]:
                 del os.environ[name]
         os.environ.update(client_settings(home, server.url, server.secret), **_CLIENT)
         try:
-            result = _result(work, options, server, note, end or ProcessEnd())
+            result = _result(work, options, server, end or ProcessEnd())
         except StudyIncompleteError:
             show_results(plan, home, Terminal())
             raise
@@ -87,11 +85,7 @@ def _show(plan: StudyPlan, home: Path, computed: int, cells: Mapping[str, int]) 
 
 
 def _result(
-    work: Work,
-    options: RunOptions,
-    server: TemporaryServer,
-    note: Callable[[str], None],
-    end: ProcessEnd,
+    work: Work, options: RunOptions, server: TemporaryServer, end: ProcessEnd
 ) -> dict[str, Any]:
     """Run the flow and return its result, even if the Prefect server dies during the run."""
     import flows.study  # noqa: F401 - takes seconds, in which the server starts
@@ -101,18 +95,23 @@ def _result(
             server.wait_ready()
             run = RunContext([work])
             try:
-                result = _attempt(run, options, server, note)
+                result = _attempt(run, options, server)
             finally:
                 end.skips_handlers |= run.pool.head.is_lost
             if result is not None:
                 return result
-        raise _never_registered(server)
+        raise ServiceError(
+            f"Prefect's server at {server.url}",
+            "no answer",
+            "a server that answers until the run is registered",
+            f"read {server.log}, then run the same command again; finished steps are in the store",
+        )
     finally:
         end.skips_handlers |= not server.answers()
 
 
 def _attempt(
-    run: RunContext, options: RunOptions, server: TemporaryServer, note: Callable[[str], None]
+    run: RunContext, options: RunOptions, server: TemporaryServer
 ) -> dict[str, Any] | None:
     """Call the flow once and return its result; None if the server died before the flow began."""
     from prefect.exceptions import Abort, ObjectNotFound
@@ -141,7 +140,13 @@ def _attempt(
             raise
         if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
             report_cancelled(outcome.flow_run)
-        raise _ended_in_prefect(server, outcome.ended_in_prefect) from None
+        raise ServiceError(
+            f"the flow run at {server.url}",
+            f"a run {outcome.ended_in_prefect or 'cancelled or deleted'} in Prefect while the study"
+            " ran",
+            "a flow run that exists until the study finishes",
+            "run the same command again: finished steps are in the store and are not recomputed",
+        ) from None
     except Exception as error:
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
             raise _refused(server) from None
@@ -152,19 +157,13 @@ def _attempt(
             raise
         # Only the connection failed. If the flow's body finished, use the outcome it recorded.
         if outcome.error is not None or outcome.result is not None:
-            note(f"Prefect's server at {server.url} died: its UI does not show that the run ended.")
+            text = (
+                f"Prefect's server at {server.url} died: its UI does not show that the run ended."
+            )
+            Terminal(stderr=True, highlight=False).print(text, style="yellow", soft_wrap=True)
         if outcome.error:
             raise outcome.error from None
         return outcome.result
-
-
-def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
-    return ServiceError(
-        f"the flow run at {server.url}",
-        f"a run {how or 'cancelled or deleted'} in Prefect while the study ran",
-        "a flow run that exists until the study finishes",
-        "run the same command again: finished steps are in the store and are not recomputed",
-    )
 
 
 def _refused(server: TemporaryServer) -> ServiceError:
@@ -174,15 +173,6 @@ def _refused(server: TemporaryServer) -> ServiceError:
         "a server that accepts these credentials",
         "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for this server, or unset PREFECT_API_URL,"
         " so that `lce run` starts its own server; finished steps are in the store",
-    )
-
-
-def _never_registered(server: TemporaryServer) -> ServiceError:
-    return ServiceError(
-        f"Prefect's server at {server.url}",
-        "no answer",
-        "a server that answers until the run is registered",
-        f"read {server.log}, then run the same command again; finished steps are in the store",
     )
 
 
