@@ -48,9 +48,7 @@ class Results:
     def sql(self, query: str, **parameters: Any) -> DuckDBPyRelation:
         """Run SQL over the views of the catalog, and over data frames of the caller by their names.
 
-        Args:
-          query: any statement of DuckDB.
-          **parameters: values of the statement's `$name` parameters.
+        The parameters are the values of the statement's `$name` parameters.
         """
         return self._connection.sql(query, params=parameters or None)
 

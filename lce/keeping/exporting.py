@@ -12,7 +12,6 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.export.stock_form import Subject
 from lce_core.methods import Method
-from lce_core.models import LanguageModel
 from lce_core.recipe import Precision
 from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
@@ -120,7 +119,9 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     if spec.published is not None:
         folder = published_folder(spec.published, execution.model_folders)
     elif cell.checkpoint is None:
-        folder = _own_weights(spec.base_model, store, execution)
+        named = execution.model_folders.get(spec.base_model.known_as)
+        models = store.models
+        folder = named or spec.base_model.fetched(models) or spec.base_model.fetch(models)
     else:
         record = store.record(cell.checkpoint)
         folder = store.path(cell.checkpoint) / WEIGHTS
@@ -175,11 +176,6 @@ def _settled(method: Method, step: Step, plan: StudyPlan, store: Store) -> Metho
             f"run `lce run {plan.study.study}`",
         )
     return method.settled(record.result["parameters"])
-
-
-def _own_weights(base_model: LanguageModel, store: Store, execution: Execution) -> Path:
-    named = execution.model_folders.get(base_model.known_as)
-    return named or base_model.fetched(store.models) or base_model.fetch(store.models)
 
 
 def _shown(parameters: dict[str, Any]) -> str:

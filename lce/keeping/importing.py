@@ -25,7 +25,6 @@ STAGING = "importing"
 KEPT = "imported"
 """Folder of a home with results that differ from those of the store."""
 _LONGEST_VALUE = 60
-"""Maximum characters of a result that a message quotes."""
 
 Outcome = Literal["imported", "already here", "refused", "with other results"]
 

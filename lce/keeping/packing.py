@@ -42,7 +42,6 @@ _NEEDED = (
 )
 """Other packages that `lce_core` imports when it computes a step."""
 _NEEDED_BY = {"longbench": "rouge", "longbench_v2": "rouge", "needle": "rouge-score"}
-"""Packages of single benchmarks."""
 _PLATFORMS = tuple(
     f"manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "_2_17", "2014", "2010", "1")
 )
@@ -132,9 +131,7 @@ def _stage(
     data = _copy_data(work, execution, folder / "data")
     wheels, models = _copy_models(work, execution, folder / "models")
     _copy_artifacts(work, steps, Store(execution.home), folder / "artifacts")
-    plugins = []
     for number, place in enumerate(execution.plugin_folders):
-        plugins.append(str(number))
         _copy(place, folder / "plugins" / str(number))
     benchmarks = {entry.benchmark.plugin_name for entry in plan.study.benchmarks}
     needed = {*_NEEDED, *(_NEEDED_BY[one] for one in benchmarks & set(_NEEDED_BY))}
@@ -154,7 +151,7 @@ def _stage(
         "data": data,
         "models": models,
         "wheels": wheels,
-        "plugins": plugins,
+        "plugins": [*map(str, range(len(execution.plugin_folders)))],
         "units": [unit.to_json() for unit in work.ordered("offline")],
     }
 

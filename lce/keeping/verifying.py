@@ -1,7 +1,4 @@
-"""`lce verify`: recompute a sample of a study's cells and compare the results.
-
-`lce verify --files` rereads every byte of every artifact instead, to find damaged files.
-"""
+"""`lce verify`: recompute a sample of a study's cells, or reread all artifacts of a store."""
 
 from __future__ import annotations
 

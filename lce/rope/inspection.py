@@ -27,7 +27,6 @@ class Inspection:
     lengths: ContextLengths
     table: RopeTable
     scheme: AttentionScheme | None
-    """The method's attention scheme; None for full causal attention."""
     base: Head
     """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]

@@ -85,7 +85,7 @@ def _wavelengths(found: Inspection) -> Iterator[str]:
     for head in heads:
         points = [(x(pair.pair), y(pair.wavelength_after)) for pair in _rotated(head)]
         if points:
-            yield _curve(points, _class(heads))
+            yield _curve(points, "method many" if len(heads) > 1 else "method")
         if len(heads) == 1:
             for (px, py), pair in zip(points, _rotated(head), strict=True):
                 kind = " extrapolated" if pair.state == "extrapolated" else ""
@@ -145,10 +145,6 @@ def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencie
     edges = np.unique(np.geomspace(1, longest + 1, STEPS).astype(np.int64))
     sums = np.concatenate([run for _, run in discrimination_runs(inv_freq, longest)])
     return edges[:-1].astype(np.float64), np.minimum.reduceat(sums, edges[:-1])
-
-
-def _class(curves: Sequence[object]) -> str:
-    return "method many" if len(curves) > 1 else "method"
 
 
 def _named_lines(lines: list[tuple[float, str, str]]) -> Iterator[str]:

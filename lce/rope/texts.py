@@ -110,6 +110,10 @@ def show(found: Inspection, head: Head | None) -> None:
 def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
     """Return the inspection as JSON, with None for the infinite wavelength of an unrotated pair."""
     heads = found.heads if head is None else (head,)
+
+    def finite(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: None if value == math.inf else value for key, value in items}
+
     return {
         "method": found.method.identity(),
         "model": found.model,
@@ -121,12 +125,8 @@ def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
         "base_model": {"bound": found.base.bound, "num_negative": found.base.num_negative},
         "heads": []
         if found.changes_attention_alone
-        else [asdict(one, dict_factory=_finite) for one in heads],
+        else [asdict(one, dict_factory=finite) for one in heads],
     }
-
-
-def _finite(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: None if value == math.inf else value for key, value in items}
 
 
 def _pairs(head: Head, found: Inspection) -> Table:
