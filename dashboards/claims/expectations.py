@@ -8,20 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from dashboards.claims import wording
-from dashboards.contents import Row, rows_of
+from dashboards.contents import REPORT, Row, rows_of
 from dashboards.families import Variant
 from lce_core import formats
 
-if TYPE_CHECKING:
-    import duckdb
-
-_QUERIES = {
-    "trained": "SELECT base_model, trained_context FROM studies WHERE study = $study",
-    "rows": "FROM expectations WHERE study = $study AND entry IS NOT NULL",
-}
 _COUNTED = {
     "contradicted": "contradicted",
     "on_one_run": "decided on one training run only",
@@ -36,7 +30,6 @@ class Comparison:
     """A predicted comparison of two methods, with its outcome."""
 
     outcome: str
-    """Outcome as the view `expectations` names it."""
     finding: str
     """The comparison with its difference, interval and p-value, and what the outcome rests on."""
 
@@ -51,14 +44,13 @@ class Expectation:
 
     base_model: str
     number: int
-    """Number of the entry in the study file, counted from 1."""
+    """Counted from 1."""
     text: str
     comparisons: tuple[Comparison, ...]
     benchmarks: tuple[str, ...] = ()
     claim: str | None = None
     """Published claim that the entry tests; None if it tests the study's own hypothesis."""
     is_registered: bool = True
-    """True if it was registered before the study's first result."""
     results_before: int | None = None
     withdrawn_after: int | None = None
     blocked_by: int | None = None
@@ -104,8 +96,9 @@ def outcomes_in_words(row: Row) -> str:
 
 def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
     """Return the study's expectations for each base model, withdrawn ones last."""
-    found = rows_of(connection, study, _QUERIES)
-    trained = {row["base_model"]: row["trained_context"] for row in found["trained"]}
+    queries = {name: REPORT[name] for name in ("studies", "expectations")}
+    found = rows_of(connection, study, queries)
+    trained = {row["base_model"]: row["trained_context"] for row in found["studies"]}
 
     def place(row: Row) -> tuple[str, bool, int]:
         return row["base_model"], row["withdrawn_after"] is not None, row["entry"]
@@ -123,7 +116,9 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
             own[0]["withdrawn_after"],
             next((row["blocked_by"] + 1 for row in own if row["blocked_by"] is not None), None),
         )
-        for (base_model, _, entry), group in groupby(sorted(found["rows"], key=place), place)
+        for (base_model, _, entry), group in groupby(
+            sorted(found["expectations"], key=place), place
+        )
         for own in [list(group)]
     ]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+import duckdb
 
 from dashboards.claims import wording
 from dashboards.contents import Row, rows_of
@@ -13,11 +15,7 @@ from lce_core import formats
 from lce_core.kinds import Kind
 from lce_core.study.variants import CONTROL
 
-if TYPE_CHECKING:
-    import duckdb
-
 BASE = Variant(CONTROL, True)
-"""The unmodified base model."""
 _KINDS = get_args(Kind)
 """Claims of text come first, those of learning last."""
 _TOPICS = ("base", "order", "length", "pair")
@@ -41,7 +39,6 @@ Topic = Literal["base", "pair", "length", "order"]
 """
 Verdict = Literal["better", "the same", "undecided", "too few", "holds", "order", "no order found"]
 Trained = Mapping[str, int | None]
-"""Trained context in tokens by base model; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +75,8 @@ class Claim:
     """Comparisons that `p_adjusted` is corrected for: primary (predicted by the study file), short
     context (with the base model within its trained context) or exploratory."""
     num_samples: int | None = None
-    """Number of independent prompts or documents."""
     num_seeds: int | None = None
     smallest_detectable: float | None = None
-    """Smallest difference that the test detects with 80 % power."""
     num_needed: int | None = None
     """Number of training seeds or else of independent samples that would decide an undecided
     comparison with 80 % power, if the true difference equals the measured one."""

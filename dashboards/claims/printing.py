@@ -19,9 +19,7 @@ from lce_core.errors import SpecError
 from lce_core.terminal import WIDTH
 
 MOST_ITEMS = 10
-"""Claims printed without --all, so that they fit a screen."""
 MOST_ENTRIES = 5
-"""Expectations, and reasons to distrust, that are printed without --all."""
 NARROWER = "--method, --against,\n--benchmark, --length"
 
 

@@ -21,12 +21,10 @@ SETS = (
     " trained context. All other comparisons are exploratory: q (Benjamini and Hochberg) limits the"
     " share of false ones among them to 5 %, any one may be false, and intervals are not corrected."
 )
-"""Explanation of intervals and p-values that belong to different sets of comparisons."""
 GEOMETRIC = (
     "Perplexities are geometric means here, because training changes a perplexity by a factor."
     " Sections without comparisons show arithmetic means, which are slightly larger."
 )
-"""Explanation of perplexities that differ in their last digits between sections."""
 EXPLAINED = (
     "Both methods of a comparison were evaluated on the same prompts. Brackets contain 95 %"
     " intervals; a negative number means the opposite direction. Better means significantly better:"
@@ -40,7 +38,6 @@ EXPLAINED = (
     " (local_context). It explains a difference if the methods also differ on it, and the interval"
     " of the difference in score minus control score reaches 0."
 )
-"""Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
     "Kendall's tau is positive if methods with a lower perplexity have better scores on the"
     " benchmark. Its interval ignores the number of tests; p is corrected for all"
@@ -48,13 +45,11 @@ CORRELATION = (
     " Methods that approximate attention can have a low perplexity without reading the whole"
     " context, so a second correlation leaves them out."
 )
-"""Explanation of the sentences about perplexity and other benchmarks."""
 EFFECTIVE_CONTEXT = (
     "The effective context is the longest evaluated length up to which a method keeps 90 % of the"
     " base model's accuracy, or at most 110 % of its perplexity. The base model's score is the one"
     " at its longest evaluated length within its trained context."
 )
-"""Explanation of the sentences about effective contexts."""
 OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
     " in the expected direction. Contradicted: the methods differ significantly in the other"
@@ -65,7 +60,6 @@ OUTCOMES = (
     " contradicted. Undecided: none of these. Too few: no difference could be decided. Not"
     " measured: no results of both methods on the same prompts."
 )
-"""Explanation of the outcomes of expectations."""
 
 
 def named(variant: Variant) -> str:
