@@ -1,15 +1,12 @@
-"""Load everything that a report shows about one study, with one query per table.
-
-The catalog has already computed means, ranges over seeds and best values; nothing is computed here.
-`report.sql` has the queries, and describes their rows.
-"""
+"""Load everything that a report shows about one study; `report.sql` describes the rows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +62,6 @@ def queries_of(file: Path) -> dict[str, str]:
 
 
 REPORT = queries_of(Path(__file__).with_name("report.sql"))
-"""Queries of the report by name."""
 
 
 def rows_of(
@@ -94,3 +90,11 @@ def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
+def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:
+    """Return the rows by their value of a column, or by their values of several columns."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(itemgetter(*columns)(row), []).append(row)
+    return found

@@ -34,7 +34,6 @@ class Cell:
     """An entry of a table: what it shows, and the attributes of its HTML element."""
 
     shown: str = ""
-    """A text or HTML."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """Attributes, such as `data-value` with the unrounded number."""
 
@@ -71,7 +70,6 @@ class Table:
     same: Mapping[Variant, Variant] = field(default_factory=dict)
     """Variants that repeat the computation of another one (`dashboards.families.duplicates`)."""
     kind: str = ""
-    """CSS class."""
     groups: Sequence[tuple[str, int]] = ()
     """Titles above the columns but the first, each with its number of columns."""
 
@@ -95,7 +93,8 @@ class Table:
             facts: Mapping[str, object] = {}
             head = cell_of(first)
             if isinstance(first, Variant):
-                facts = method_facts(first)
+                # The page's script finds the elements of a method by these attributes.
+                facts = {"data-method": first.method, "data-frozen": str(first.frozen).lower()}
                 note = Markup(' <span class="same">= {}</span>')
                 again = note.format(code(self.same[first].label)) if first in self.same else ""
                 head = Cell(code(first.label) + again, {"data-csv": first.label})
@@ -157,11 +156,6 @@ def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
 
 
 TEMPLATES.filters["named"] = names_as_code
-
-
-def method_facts(one: Variant) -> dict[str, object]:
-    """Return the attributes by which the page's script finds elements of a method."""
-    return {"data-method": one.method, "data-frozen": str(one.frozen).lower()}
 
 
 def cell_of(value: Value) -> Cell:

@@ -1,11 +1,6 @@
 """Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
-README.md contains the hypothesis, what came out (`dashboards.claims.summary`), expectations with
-their outcomes, the pictures, the difference of each method's negative log-likelihood (NLL) from the
-base model's on the same tokens, a table for each task, and the origin of the numbers.
-
-Beside each value is the range over the study's seeds or, with only one seed, the 95 % interval over
-samples. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
+README.md states the sha256 of scores.csv, which contains every metric of every cell unrounded.
 Untrusted text is escaped, so that it cannot become a link, image, HTML or table.
 """
 
@@ -24,12 +19,12 @@ from dashboards.charts.marks import picture
 from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
-from dashboards.contents import Contents, Row, opened, read_contents, select
+from dashboards.contents import Contents, Row, grouped, opened, read_contents
 from dashboards.families import Variant, groups
 from dashboards.figure import Table, cell_of
+from dashboards.report import unwritable
 from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
 from dashboards.sections import comparisons, curves, header, heat_maps, tasks
-from dashboards.writing import unwritable
 from lce_core import formats
 from lce_core.study.variants import variant_label
 from lce_core.terminal import visible
@@ -102,9 +97,14 @@ def _page(contents: Contents, found: Sequence[Summary], out: Path) -> Iterator[s
         yield f"\n## {plain(base)}{f', {plain(context)}' if context else ''}\n"
         expected = next((one.expected for one in found if one.base_model == base), [])
         yield from _expectations(expected)
-        yield from _short_context(contents.of(base))
-        yield from _controls(contents.of(base))
-        yield from _base_model(contents.of(base), out)
+        of_it = contents.of(base)
+        if compared := of_it.short_context:
+            yield f"\n### {comparisons.SHORT_CONTEXT}\n\n{comparisons.short_caption(compared)}\n"
+            yield from _printed(comparisons.short_table(compared, {}))
+        if of_it.controls:
+            yield f"\n### Controls\n\n{tasks.CONTROLS}\n"
+            yield from _printed(tasks.control_table(of_it))
+        yield from _base_model(of_it, out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
 
@@ -117,8 +117,7 @@ def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
     }
     for title, sentences in parts.items():
         if shown := [f"- {plain(text)}" for text in sentences]:
-            yield f"\n## {title}, {plain(one.base_model)}\n"
-            yield from shown
+            yield from (f"\n## {title}, {plain(one.base_model)}\n", *shown)
     yield f"\n{plain(one.total_cost())}\n"
     if picture := header.dot_plot(contents, one):
         yield f"![{header.PICTURE}]({_drawn(out, [picture], one.base_model, 'methods')})"
@@ -132,18 +131,6 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
         yield f"- {plain(entry.line)}"
         yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
     yield ""
-
-
-def _short_context(contents: Contents) -> Iterator[str]:
-    if compared := contents.short_context:
-        yield f"\n### {comparisons.SHORT_CONTEXT}\n\n{comparisons.short_caption(compared)}\n"
-        yield from _printed(comparisons.short_table(compared, {}))
-
-
-def _controls(contents: Contents) -> Iterator[str]:
-    if contents.controls:
-        yield f"\n### Controls\n\n{tasks.CONTROLS}\n"
-        yield from _printed(tasks.control_table(contents))
 
 
 def _printed(table: Table) -> Iterator[str]:
@@ -162,18 +149,19 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
     benchmarks = comparable(contents.benchmarks, scores)
     if any(row["value"] is not None for row in benchmarks):
         shown = heat_maps.heat_map("scores", benchmarks, groups(contents), {}, trained)
-        charts = [heat_map_svg(shown)]
-        file = _drawn(out, charts, name)
+        file = _drawn(out, [heat_map_svg(shown)], name)
         yield f"![scores of each method at each length]({file})"
-    places = {(row["benchmark"], row["task"], row["eval_length"]) for row in contents.curves}
-    for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
-        text = {"benchmark": benchmark, "task": task, "eval_length": length}
-        drawn = curves.loss_curves(contents, select(contents.curves, **text))
+    columns = ("benchmark", "task", "eval_length")
+    places = grouped(contents.curves, *columns)
+    differences = grouped(contents.nll_differences, *columns)
+    for place in sorted(places, key=lambda one: (*one[:2], -one[2])):
+        _, task, length = place
+        drawn = curves.loss_curves(contents, places[place])
         if charts := curves.family_panels(contents, *drawn):
-            file = _drawn(out, charts, name, benchmark, task, length)
+            file = _drawn(out, charts, name, *place)
             what = f"negative log-likelihood by position, {plain(task)}, {length:,} tokens"
             yield f"\n![{what}]({file})"
-        yield from _against_base(select(contents.nll_differences, **text))
+        yield from _against_base(differences.get(place, []))
     for length, rows in curves.pictured(contents.shots):
         charts = curves.family_panels(contents, *curves.shot_curves(length, rows))
         file = _drawn(out, charts, name, "many_shot", length)
@@ -182,8 +170,8 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
         yield f"\n{_BRACKETS}"
     if contents.differences:
         yield f"\n{LEGEND}"
-    for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
-        yield from _table(contents, select(scores, benchmark=benchmark, task=task))
+    for rows in grouped(scores, "benchmark", "task").values():
+        yield from _table(contents, rows)
 
 
 def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
@@ -263,15 +251,11 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
         dirty = " with uncommitted changes" if row["git_dirty"] else ""
         commit = f"commit `{row['git_commit'][:12]}`{dirty}" if row["git_commit"] else "no checkout"
         versions = json.loads(row["libraries"])
-        software = ", ".join(
-            f"{key} {plain(str(versions[key]))}"
-            for key in ("torch", "transformers")
-            if key in versions
-        )
+        known = [key for key in ("torch", "transformers") if key in versions]
+        software = ", ".join(f"{key} {plain(str(versions[key]))}" for key in known)
         yield (
             f"- {row['num_artifacts']} cells: {commit}; {plain(row['hardware'])};"
-            f" Python {plain(row['python'])},"
-            f" {software};"
+            f" Python {plain(row['python'])}, {software};"
             f" {row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC"
         )
     digest = hashlib.sha256((out / SCORES).read_bytes()).hexdigest()

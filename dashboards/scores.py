@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import Variant
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc"}
-"""Character shown after a score that is better or worse than the base model's."""
 LEGEND = (
     f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
     " a paired test: p or q up to 0.05. No mark: undecided, the same, or too few prompts."
@@ -52,8 +51,7 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
     column `benchmark` contains the benchmark's name, a newline and the task.
     """
     found: list[Row] = []
-    for name in dict.fromkeys(row["benchmark"] for row in benchmarks):
-        rows = select(benchmarks, benchmark=name)
+    for name, rows in grouped(benchmarks, "benchmark").items():
         sets = {(row["eval_length"], row["task_set"]) for row in rows}
         if len(sets) == len({length for length, _ in sets}):
             found += rows

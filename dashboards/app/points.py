@@ -1,8 +1,6 @@
-"""Aggregate cells into chart points.
+"""Aggregate cells into chart points: means over all cells with equal values of the dimensions.
 
-A point is the mean over all cells with the same values of the dimensions that the chart shows. A
-mean is drawn only if all its planned cells are done. `Points.uneven` warns that points are means
-over different tasks, seeds or lengths and therefore not comparable.
+A mean is drawn only if all its planned cells are done.
 """
 
 from __future__ import annotations
@@ -48,10 +46,8 @@ class Points:
     """The points of a chart, and the points that are left out because cells are unfinished."""
 
     drawn: list[dict[str, Any]]
-    """One dict per point: the values of its dimensions, `y`, `num_cells` (the number of cells over
-    which `y` is a mean), and `x` if the horizontal axis is a measure."""
+    """The values of the dimensions, `y`, `num_cells`, and `x` if that axis is a measure."""
     gaps: list[dict[str, Any]]
-    """The values of the dimensions of each point that is left out."""
     uneven: bool
     """True if some points are means over different tasks, seeds or lengths than others."""
 

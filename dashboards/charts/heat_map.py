@@ -44,7 +44,6 @@ class HeatMap:
     """Adjacent columns: the lengths in tokens of each benchmark."""
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
-    """The fields, by (variant, benchmark, length in tokens)."""
     won: Mapping[Variant, float]
     """Share (0 to 1) of comparisons that each method wins, for an extra column; empty for none."""
     trained: int | None
@@ -65,7 +64,12 @@ class HeatMap:
 def heat_map_svg(shown: HeatMap) -> str:
     places, lines, _ = _columns(shown)
     right = shown.width
-    parts = [*_heads(shown, places)]
+    parts = []
+    for block, lengths in shown.blocks.items():
+        parts.append(text(block, places[block, lengths[0]] + 2, 14, "head"))
+        for length in lengths:
+            at = places[block, length] + FIELD / 2
+            parts.append(text(f"{length:,}", at, TOP - 8, "tick middle"))
     if shown.won:
         parts.append(text("won", right - WON / 2, TOP - 8, "tick middle"))
     y = TOP
@@ -104,16 +108,6 @@ def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float],
         x = max(x, places[block, lengths[0]] + len(block) * LETTER_OF_HEAD)
         x += GAP
     return places, lines, x - GAP
-
-
-def _heads(shown: HeatMap, places: Mapping[tuple[str, int], float]) -> list[str]:
-    parts = []
-    for block, lengths in shown.blocks.items():
-        parts.append(text(block, places[block, lengths[0]] + 2, 14, "head"))
-        for length in lengths:
-            at = places[block, length] + FIELD / 2
-            parts.append(text(f"{length:,}", at, TOP - 8, "tick middle"))
-    return parts
 
 
 def _row(

@@ -1,7 +1,7 @@
 """Line charts: the points of each method, and a panel as SVG with coloured lines.
 
-The base model's line is grey. All panels of a figure share their axes. If seeds are missing at a
-point, the line is interrupted there, and a small cross shows the mean over the finished seeds.
+If seeds are missing at a point, the line is interrupted there, and a small cross shows the mean
+over the finished seeds.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class Axes:
     """Axes and labels that the panels of a figure share."""
 
     title: str
-    """Title of the figure."""
     x_name: str
     y_name: str
     landmarks: Mapping[str, int | None] = field(default_factory=dict)
@@ -104,25 +103,27 @@ class Axes:
     x_scale: Callable[[Sequence[float], float, float], scales.WithTicks] = scales.lengths
     log_y: bool = False
     marks: bool = True
-    """True to draw a mark at each point; False to draw only lines. Tooltips work in both cases."""
     counted: str = "seed"
     """Unit, in the singular, over which each point is a mean, for tooltips: "seed" or "cell"."""
-    xs: Sequence[float] = ()
-    """All x values of all panels. They determine the range of the x axis."""
-    ys: Sequence[float] = ()
-    """All y values of all panels, at least one. They determine the range of the y axis."""
-    legend_lines: int = 3
-    """Number of rows of the figure's longest legend. All panels reserve this height."""
 
 
 def line_panel_svg(
-    axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], looks: Mapping[str, Look]
+    axes: Axes,
+    name: str,
+    lines: Sequence[Line],
+    behind: Sequence[Line],
+    looks: Mapping[str, Look],
+    every: Sequence[Line],
+    legend_lines: int,
 ) -> str:
-    top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
+    """Return the panel, with the lines `behind` in grey; its figure has the lines `every`."""
+    top = LEGEND + LEGEND_LINE * legend_lines + 30
     base = top + PLOT
-    ys = [*axes.ys, *(level for level in axes.levels.values() if level is not None)]
+    xs = [float(x) for line in every for x, _ in line.ends]
+    ys = [y for line in every for y in line.ys]
+    ys += [level for level in axes.levels.values() if level is not None]
     make_y = scales.logarithmic if axes.log_y and min(ys) > 0 else scales.linear
-    x, x_ticks = axes.x_scale(axes.xs, LEFT + 8, WIDTH - RIGHT - 8)
+    x, x_ticks = axes.x_scale(xs, LEFT + 8, WIDTH - RIGHT - 8)
     y, y_ticks = make_y(ys, base, top)
     axes = replace(
         axes,

@@ -20,9 +20,7 @@ class Scale:
     low: float
     high: float
     start: float
-    """Pixel position of `low`."""
     end: float
-    """Pixel position of `high`."""
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
@@ -35,14 +33,14 @@ class Scale:
 
 
 WithTicks = tuple[Scale, list[float]]
-"""An axis, and the values of its ticks."""
 
 
 def linear(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a linear axis that contains all values and ends at ticks, and its ticks."""
     low, high = min(values), max(values)
     span = (high - low) or abs(high) or 1.0
-    step = _round_step(span / 4)
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= span / 4 * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
     ticks = [round(number * step, 12) for number in range(first, last + 1)]
@@ -91,8 +89,3 @@ def lengths(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 def name(words: str, scale: Scale) -> str:
     return f"{words}, log scale" if scale.logarithmic else words
-
-
-def _round_step(step: float) -> float:
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= step * 0.999)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from markupsafe import Markup
 
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes, Line, line_panel_svg, lines_of, whisker
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import (
     NO_EXTENSION,
     Family,
@@ -46,15 +46,10 @@ def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
     behind = [drawn[one] for one in controls(contents) if one in drawn]
     parts = panels(families(contents), list(drawn))
     longest = max((len(part.variants) for part in parts), default=0) + len(behind)
-    axes = replace(
-        axes,
-        xs=[float(x) for line in drawn.values() for x, _ in line.ends],
-        ys=[y for line in drawn.values() for y in line.ys],
-        legend_lines=-(-longest // 2),
-    )
-    looks = method_looks(contents.overview, contents.families)
+    looks, every = method_looks(contents.overview, contents.families), [*drawn.values()]
+    panel = partial(line_panel_svg, every=every, legend_lines=-(-longest // 2))
     return [
-        line_panel_svg(axes, part.title, [drawn[one] for one in part.variants], behind, looks)
+        panel(axes, part.title, [drawn[one] for one in part.variants], behind, looks)
         for part in parts or [Family("control", NO_EXTENSION, ())]
     ]
 
@@ -88,10 +83,9 @@ def against_length(contents: Contents) -> Markup:
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
     """Yield (title, counted, rows) of each figure; `counted` as in `Axes`."""
-    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
-        rows = select(contents.scores, benchmark=benchmark)
+    for benchmark, rows in grouped(contents.scores, "benchmark").items():
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
-        tasks = list(dict.fromkeys(row["task"] for row in rows))
+        tasks = grouped(rows, "task")
         # Draw a mean only if its tasks are equal at all lengths: otherwise a change of tasks would
         # look like an effect of length.
         if len(tasks) > MOST_TASKS and len({row["task_set"] for row in means}) == 1:
@@ -103,9 +97,8 @@ def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
                 [{**row, "metric": metric, "num_seeds": row["num_done"]} for row in means],
             )
             continue
-        for task in tasks:
-            title = f"{benchmark}: {task}".replace("_", " ")
-            yield title, "seed", select(rows, task=task)
+        for task, of_task in tasks.items():
+            yield f"{benchmark}: {task}".replace("_", " "), "seed", of_task
 
 
 def _of_lengths(contents: Contents, title: str, counted: str, rows: list[Row]) -> Markup:
@@ -146,19 +139,18 @@ def _contexts(contents: Contents) -> dict[str, int | None]:
 
 def by_position(contents: Contents) -> Markup:
     figures = Markup()
-    places = dict.fromkeys((r["benchmark"], r["task"], r["eval_length"]) for r in contents.curves)
-    for benchmark, task, length in places:
-        text = {"benchmark": benchmark, "task": task, "eval_length": length}
-        rows = select(contents.curves, **text)
+    columns = ("benchmark", "task", "eval_length")
+    differences = grouped(contents.nll_differences, *columns)
+    for place, rows in grouped(contents.curves, *columns).items():
         caption = (
-            f"Negative log-likelihood in contexts of {length:,} tokens, averaged over bins of"
+            f"Negative log-likelihood in contexts of {place[2]:,} tokens, averaged over bins of"
             f" {rows[0]['width']:,} positions and over seeds. Methods with a missing seed are"
             " left out. A line that rises beyond the trained context shows that the method"
             " fails to extend it."
         )
         curves = loss_curves(contents, rows)
         figures += line_figure(contents, *curves, caption, "nats", "position")
-        figures += _against_base(contents, select(contents.nll_differences, **text))
+        figures += _against_base(contents, differences.get(place, []))
     return figures
 
 

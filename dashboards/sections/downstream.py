@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import Variant, method_looks, ordered
 from dashboards.figure import Table, figure
 from dashboards.scores import benchmark_label, comparable
@@ -27,8 +27,8 @@ def downstream(contents: Contents) -> Markup:
     pictures, numbers = [], []
     drawn: set[Variant] = set()
     others = [r for r in rows if r["unit"] in ("accuracy", "percent") and r["higher_is_better"]]
-    for name in dict.fromkeys(row["benchmark"] for row in others):
-        pair = _shared(texts, select(others, benchmark=name), target)
+    for name, own in grouped(others, "benchmark").items():
+        pair = _shared(texts, own, target)
         if pair is None:
             continue
         text, length, points = pair
@@ -69,12 +69,9 @@ def _shared(
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
     """Return the text, the length and the points of most methods; prefer the target length."""
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
-    for text in dict.fromkeys(row["benchmark"] for row in texts):
+    for text, own in grouped(texts, "benchmark").items():
         for length in sorted({row["eval_length"] for row in rows}):
-            xs = {
-                Variant.of(row): row["value"]
-                for row in select(texts, benchmark=text, eval_length=length)
-            }
+            xs = {Variant.of(row): row["value"] for row in select(own, eval_length=length)}
             points = {
                 one: (xs[one], row["value"])
                 for row in select(rows, eval_length=length)

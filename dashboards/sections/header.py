@@ -16,7 +16,6 @@ from dashboards.figure import figure, names_as_code, rendered
 from dashboards.scores import base_context, benchmark_label
 
 MOST_PANELS = 8
-"""Panels of the dot plot; further benchmarks are in the section At a glance."""
 PICTURE = "Methods beyond the trained context"
 
 

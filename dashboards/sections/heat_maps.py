@@ -9,7 +9,7 @@ from typing import get_args
 from markupsafe import Markup
 
 from dashboards.charts.heat_map import Field, HeatMap, depth_grid_svg, heat_map_svg, ramp_html
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import Family, Variant, duplicates, families, groups, ordered
 from dashboards.figure import Table, code, figure
 from dashboards.scores import benchmark_label, comparable
@@ -185,15 +185,15 @@ def _level(row: Row, known: Sequence[float]) -> float:
 
 
 def needles(contents: Contents) -> Markup:
-    found = dict.fromkeys((row["benchmark"], row["task"]) for row in contents.depths)
+    found = grouped(contents.depths, "benchmark", "task")
     alone = len(found) == 1
     return Markup("").join(
         _grids(
             "" if alone else f": {benchmark}/{task}".replace("_", " "),
             ordered(contents),
-            select(contents.depths, benchmark=benchmark, task=task),
+            rows,
         )
-        for benchmark, task in found
+        for (benchmark, task), rows in found.items()
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import Variant, duplicates, ordered
 from dashboards.figure import Cell, Table, Value, code, link, paragraph
 from dashboards.scores import LEGEND, MARKS, hole, scores_of
@@ -14,9 +14,7 @@ from lce_core import formats
 from lce_core.terminal import visible
 
 Column = tuple[str, int]
-"""A column of a table: task and length in tokens."""
 MOST_COLUMNS = 10
-"""Maximum number of columns of a table on paper."""
 CONTROLS = (
     "The same prompts without their context, and with only the answer's neighbourhood. A score near"
     " the first does not come from the context. The distance from the second is what the length"
@@ -24,7 +22,6 @@ CONTROLS = (
 )
 ANSWERS = "Sample answers"
 MOST_CHARACTERS = 300
-"""Longer answers and references are cut."""
 _COUNTED = "n: prompts or windows of text behind the score of each seed."
 _ANSWERS_LEGEND = paragraph(
     "At most five answers per benchmark: wrong ones and right ones alternate, from different"
@@ -37,8 +34,7 @@ _ANSWER_HEADS = ("method", "task", "score", "answer", "reference", "prompt")
 def by_task(contents: Contents, *, on_paper: bool = False) -> Markup:
     """Return a collapsed table for each benchmark; on paper, tables of `MOST_COLUMNS` columns."""
     tables = []
-    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
-        rows = select(contents.scores, benchmark=benchmark)
+    for benchmark, rows in grouped(contents.scores, "benchmark").items():
         if any(row["value_of_done"] is not None for row in rows):
             columns = _columns(rows)
             tables += [
@@ -157,8 +153,7 @@ def _cell(score: Row | None) -> Value:
 
 def sample_answers(contents: Contents) -> Markup:
     shown = Markup()
-    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.sample_answers):
-        rows = select(contents.sample_answers, benchmark=benchmark)
+    for benchmark, rows in grouped(contents.sample_answers, "benchmark").items():
         title = f"{benchmark.replace('_', ' ')}, {rows[0]['eval_length']:,} tokens"
         heading = Markup('<h3 id="{}">{}</h3>').format(anchor_of(contents, benchmark), title)
         shown += heading + Table(_ANSWER_HEADS, list(map(_answer, rows)), kind="samples").html()

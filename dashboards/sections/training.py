@@ -25,7 +25,6 @@ _MATCHED = {
     "tokens": " Training tokens are matched, except where an entry sets its own number.",
     "flops": " Training FLOPs are matched, up to whole optimizer steps.",
 }
-"""Sentence about the matched training budget, by the study's `match`."""
 _HEADS = (
     "trained", "text", "steps", "tokens per step", "tokens per row", "learning rate",
     "other settings",

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboards.app.catalog import Chosen
 from dashboards.app.tables import p_text, table, text_of
 from dashboards.app.theme import NAMES, colour
-from dashboards.contents import Row
+from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 
 _ALL, _ALL_OF = "all others", "all"
@@ -60,8 +60,7 @@ def page(chosen: Chosen) -> None:
         " others are exploratory and have q, which limits the share of false findings among them."
     )
     place = st.container(horizontal=True)
-    for name in dict.fromkeys(r["benchmark"] for r in found):
-        mine = [r for r in found if r["benchmark"] == name]
+    for name, mine in grouped(found, "benchmark").items():
         panel = place.container(width=WIDTH)
         better = "higher" if mine[0]["higher_is_better"] else "lower"
         panel.text(f"{name.replace('_', ' ')}: {better} is better")

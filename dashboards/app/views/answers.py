@@ -24,7 +24,6 @@ _MOST_DEPTHS = 20
 """Number of different depths above which rows are ranges of depths: some benchmarks draw a new
 depth for each prompt."""
 _RANGE = 10
-"""Width of a range of depths in per cent."""
 
 
 def page(chosen: Chosen) -> None:
@@ -50,7 +49,7 @@ def page(chosen: Chosen) -> None:
     )
     has_depth = any(one["has_depth"] for one in mine)
     depths = sorted({one["depth"] for one in found}) if has_depth else []
-    name_of = _range if len(depths) > _MOST_DEPTHS else _short
+    name_of = _range if len(depths) > _MOST_DEPTHS else "{:.4g}".format
     names = list(dict.fromkeys(map(name_of, depths)))
     depth = row.selectbox("Depth in %", [_ALL, *names], key="depth", bind="query-params", width=150)
     if found:
@@ -186,10 +185,6 @@ def _answers(
         st.caption("Select a row for the whole answer and its prompt.")
         return
     _answer(chosen, found[picked])
-
-
-def _short(depth: float) -> str:
-    return f"{depth:.4g}"
 
 
 def _range(depth: float) -> str:

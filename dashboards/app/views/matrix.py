@@ -35,7 +35,13 @@ def page(chosen: Chosen) -> None:
     event = st.altair_chart(
         _chart(rows), width="stretch", key="matrix", on_select="rerun", selection_mode="field"
     )
-    _reasons(chosen)
+    if found := chosen.rows("reasons"):
+        st.subheader("Without a result", anchor=False)
+        heads = {
+            "status": "status", "cells": "cells", "reason": "why", "methods": "methods",
+            "benchmarks": "benchmarks", "lengths": "lengths",
+        }  # fmt: skip
+        table(found, heads, "reasons")
     _field(chosen, rows, event)
 
 
@@ -106,18 +112,6 @@ def _says(row: Row) -> str:
     if row["failed"]:
         return "!"
     return "–" if row["state"] == "unavailable" else f"{row['done']}/{row['planned']}"  # noqa: RUF001
-
-
-def _reasons(chosen: Chosen) -> None:
-    found = chosen.rows("reasons")
-    if not found:
-        return
-    st.subheader("Without a result", anchor=False)
-    heads = {
-        "status": "status", "cells": "cells", "reason": "why", "methods": "methods",
-        "benchmarks": "benchmarks", "lengths": "lengths",
-    }  # fmt: skip
-    table(found, heads, "reasons")
 
 
 def _field(chosen: Chosen, rows: list[Row], event: Any) -> None:
