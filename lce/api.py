@@ -35,11 +35,6 @@ class Results:
     """
 
     def __init__(self, home: str | Path) -> None:
-        """Open the catalog of a home.
-
-        Raises:
-          SpecError: if the home has no catalog.
-        """
         from catalog.queries import connect
         from tasks.mending import mended
 
@@ -144,9 +139,6 @@ def plan(study: str | Path, select: str = "", **execution: Any) -> dict[str, Any
       study: name of a shipped study, or path of a study file.
       select: "axis=value,..." to keep only matching cells.
       **execution: keys of an execution file, such as `home`, `plugin_folders` or `slots`.
-
-    Raises:
-      SpecError: if the request is wrong.
     """
     from lce.views.planning import as_json, inspect_study
 
@@ -158,13 +150,9 @@ def run(study: str | Path, select: str = "", **execution: Any) -> Results:
 
     The run is a process of its own, so that a notebook can start and interrupt it.
 
-    Args:
-      study: name of a shipped study, or path of a study file.
-      select: "axis=value,..." to compute only matching cells.
-      **execution: keys of an execution file, such as `home`, `plugin_folders` or `slots`.
+    The arguments are those of `plan`.
 
     Raises:
-      SpecError: if a key of `execution` is unknown or its value is wrong.
       ProcessFailedError: if the run ends with an exit code other than 0; its output says why.
     """
     settings = _execution(execution)

@@ -120,14 +120,12 @@ INFRASTRUCTURE = (
     errors.ProcessFailedError,
     errors.DefectError,
 )
-"""Errors of servers, workers, the store or lce itself; they lead to exit code 3."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns KeyboardInterrupt into SystemExit with this code."""
 
 
 def main() -> None:
-    """Run the command line; print an error as one message, and exit with a code of the module."""
     restrict(os.environ)
     # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -141,7 +139,10 @@ def main() -> None:
         if code == INTERRUPTED:
             say("lce: interrupted; the same command continues where it stopped", err=True)
     except Exception as error:  # noqa: BLE001 - users get a message, never a traceback
-        shown = error if isinstance(error, errors.LceError) else _explained(error)
+        from flows.settings import home_path
+        from lce_core.store.failures import explained
+
+        shown = error if isinstance(error, errors.LceError) else explained(error, home_path())
         say(f"lce: {shown}", err=True)
         code = exit_code(shown)
     if end.skips_handlers:
@@ -149,13 +150,6 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 1)
     sys.exit(code)
-
-
-def _explained(error: Exception) -> errors.LceError:
-    from flows.settings import home_path
-    from lce_core.store.failures import explained
-
-    return explained(error, home_path())
 
 
 def exit_code(error: errors.LceError) -> int:

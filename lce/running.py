@@ -78,10 +78,27 @@ def _record(work: Work, home: Path) -> None:
 
 
 def _show(plan: StudyPlan, home: Path, computed: int, cells: Mapping[str, int]) -> None:
+    from tasks.tracking import pages_of
+
     show_results(plan, home, Terminal())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(cells.items()))
-    Terminal().print(f"{plan.study.study}: {computed} steps computed; cells: {counts}")
-    _show_next(plan.study.study, home)
+    study = plan.study.study
+    Terminal().print(f"{study}: {computed} steps computed; cells: {counts}")
+    pages = pages_of(home, study)
+    where = "MLflow UI and Prefect UI on this machine"
+    if pages:
+        charts = f"{'MLflow' if pages.team else 'then'} {pages.methods}"
+        where = f"{'Prefect UI' if pages.team else where}; {charts}"
+    command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
+    with contextlib.suppress(ValueError):
+        command = str(Path(command).relative_to(Path.cwd()))
+    suggested = (
+        (f"report {study}", "one HTML page with tables and curves"),
+        ('sql "FROM overview"', "any question over the views of the catalog"),
+        ("up", where),
+    )
+    lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in suggested)
+    Terminal().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)
 
 
 def _result(
@@ -149,7 +166,14 @@ def _attempt(
         ) from None
     except Exception as error:
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
-            raise _refused(server) from None
+            raise ServiceError(
+                f"Prefect's server at {server.url}",
+                "a refusal of this run's credentials (HTTP 401 or 403)",
+                "a server that accepts these credentials",
+                "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for this server, or unset"
+                " PREFECT_API_URL, so that `lce run` starts its own server; finished steps are in"
+                " the store",
+            ) from None
         # Prefect's database is on the same disk, but its errors do not say that the disk is full.
         if shutil.disk_usage(home).free < FULL_BYTES:
             raise disk_full(home, str(error)) from error
@@ -164,33 +188,3 @@ def _attempt(
         if outcome.error:
             raise outcome.error from None
         return outcome.result
-
-
-def _refused(server: TemporaryServer) -> ServiceError:
-    return ServiceError(
-        f"Prefect's server at {server.url}",
-        "a refusal of this run's credentials (HTTP 401 or 403)",
-        "a server that accepts these credentials",
-        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for this server, or unset PREFECT_API_URL,"
-        " so that `lce run` starts its own server; finished steps are in the store",
-    )
-
-
-def _show_next(study: str, home: Path) -> None:
-    from tasks.tracking import pages_of
-
-    pages = pages_of(home, study)
-    where = "MLflow UI and Prefect UI on this machine"
-    if pages:
-        charts = f"{'MLflow' if pages.team else 'then'} {pages.methods}"
-        where = f"{'Prefect UI' if pages.team else where}; {charts}"
-    command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
-    with contextlib.suppress(ValueError):
-        command = str(Path(command).relative_to(Path.cwd()))
-    suggested = (
-        (f"report {study}", "one HTML page with tables and curves"),
-        ('sql "FROM overview"', "any question over the views of the catalog"),
-        ("up", where),
-    )
-    lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in suggested)
-    Terminal().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)

@@ -91,7 +91,6 @@ _OPTIONS: dict[str, Any] = {
 FOLDERS = ("model_folder", "data_folder", "plugins")
 """Options for the user's folders. A command line may contain each of them several times."""
 EVERY = tuple(_OPTIONS)
-"""All execution options, for commands that compute."""
 
 
 def with_execution(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

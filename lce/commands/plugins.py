@@ -17,7 +17,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")
 
 
 def _list(kind: str, **forms: bool) -> None:
-    """Print all plug-ins of a kind in the one form that is chosen, or as a table."""
     from lce.plugins import listing
 
     chosen = [name for name, is_chosen in forms.items() if is_chosen]

@@ -10,7 +10,7 @@ from flows.terminal import say
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from lce_core.store.garbage import Garbage, collect_garbage, find_garbage
+from lce_core.store.garbage import collect_garbage, find_garbage
 from lce_core.study.lock import roots_of
 
 GIGABYTE = 10**9
@@ -40,11 +40,7 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
     for one in garbage:
         place = one.path.relative_to(home)
         say(f"{one.what:<8} {formats.size(one.bytes):>9}  {place}  ({one.why})")
-    say(_summary(garbage, "would free" if dry_run else "freed"))
-
-
-def _summary(garbage: list[Garbage], verb: str) -> str:
     counts = Counter(one.what for one in garbage)
     what = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
     freed = formats.size(sum(one.bytes for one in garbage))
-    return f"{verb} {freed}: {what or 'nothing to remove'}"
+    say(f"{'would free' if dry_run else 'freed'} {freed}: {what or 'nothing to remove'}")

@@ -67,7 +67,6 @@ def import_parcels(home: Path, paths: Sequence[Path]) -> bool:
 
 
 def _planned(parcel: Parcel, store: Store) -> frozenset[str]:
-    """Return the ids of the steps of the plan for which the parcel was computed."""
     where = f"parcel {parcel.path.name}"
     try:
         plan = store.studies.plan(parcel.study)

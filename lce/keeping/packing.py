@@ -35,12 +35,10 @@ from lce_core.store.steps import Step
 from lce_core.study.plugin_folders import own_plugins
 
 _THERE = ("torch", "transformers", "accelerate")
-"""Packages that every machine with GPUs has, with all that they need."""
 _NEEDED = (
     *("pydantic", "pyarrow", "scipy", "threadpoolctl", "psutil", "filelock", "packaging"),
     *("wonderwords", "typing-extensions"),
 )
-"""Other packages that `lce_core` imports when it computes a step."""
 _NEEDED_BY = {"longbench": "rouge", "longbench_v2": "rouge", "needle": "rouge-score"}
 _PLATFORMS = tuple(
     f"manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "_2_17", "2014", "2010", "1")
@@ -303,7 +301,6 @@ class _Parts(RawIOBase):
 
 
 def _parcels(folder: Path, out: Path, size: int) -> list[Path]:
-    """Write `folder` as one tar file in parts, and a file with their digests for sha256sum."""
     parts = _Parts(out / f"{folder.name}.tar", size)
     with tarfile.open(fileobj=parts, mode="w|gz", bufsize=1 << 20) as tar:
         for path in (folder, *sorted(folder.rglob("*"))):

@@ -32,10 +32,7 @@ QUIET_SECONDS = 1.0
 def verify_study(
     study: str, execution: Execution, *, sample: str, seed: int, select: str, tolerance: float
 ) -> bool:
-    """Recompute sampled cells and compare with the stored results; return True if all agree.
-
-    Every comparison is saved in the store.
-    """
+    """Recompute sampled cells, compare and save the comparisons; return True if all agree."""
     study, execution = as_last_run(study, execution)
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)

@@ -18,7 +18,6 @@ from lce_core.registry import Registry, plugin_names
 from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 KINDS = {"method": "methods", "benchmark": "benchmarks", "model": "models", "corpus": "corpora"}
-"""Folder of plug-ins by the kind that `lce new` takes."""
 TEMPLATES = Path(__file__).parent / "templates"
 
 

@@ -262,7 +262,6 @@ def _table(
 
 
 def properties(method: type[Method]) -> tuple[str, str, str]:
-    """Return the table entries of a method: its family, attention and training."""
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
     return method.family, attention, trains

@@ -28,7 +28,6 @@ class Inspection:
     table: RopeTable
     scheme: AttentionScheme | None
     base: Head
-    """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
     """Rotated pairs with the method: one entry per head, or one entry if all heads share them."""
     layers: tuple[LayerAttention | None, ...]
@@ -54,7 +53,15 @@ class Inspection:
                 "Changes only attention" if self.changes_attention_alone else "Changes attention"
             )
             notes.append(f"{alone}: {_summary(self.scheme)}.")
-        notes += self._layer_notes()
+        own: dict[object, tuple[LayerAttention, list[str]]] = {}
+        for index, layer in enumerate(self.layers):
+            if layer is not None:
+                own.setdefault(layer.key, (layer, []))[1].append(str(index))
+        notes += [
+            f"Layers that differ ({len(numbers)} of {len(self.layers)}; the first layer is 0):"
+            f" {', '.join(numbers)}. {_described(layer)}."
+            for layer, numbers in own.values()
+        ]
         if self.method.rotary is not None:
             notes.append("Learns its frequencies in training; shown are the untrained ones.")
         if self.method.length_dependent(self.geometry, self.lengths):
@@ -70,17 +77,6 @@ class Inspection:
                 f" its square, {self.table.attention_factor**2:.6g}."
             )
         return notes
-
-    def _layer_notes(self) -> list[str]:
-        own: dict[object, tuple[LayerAttention, list[str]]] = {}
-        for index, layer in enumerate(self.layers):
-            if layer is not None:
-                own.setdefault(layer.key, (layer, []))[1].append(str(index))
-        return [
-            f"Layers that differ ({len(numbers)} of {len(self.layers)}; the first layer is 0):"
-            f" {', '.join(numbers)}. {_described(layer)}."
-            for layer, numbers in own.values()
-        ]
 
     def head(self, number: int | None) -> Head | None:
         """Return the pairs of head `number`; by default those that all heads share, if any."""
@@ -101,10 +97,7 @@ class Inspection:
 def inspect_method(
     name: str, parameters: Sequence[str], model: str, target: int, request: int | None
 ) -> Inspection:
-    """Compute the frequencies and the attention of a method on a base model.
-
-    `parameters` are "KEY=VALUE" with values as in a study file; a `request` of None means `target`.
-    """
+    """Compute a method on a base model; `parameters` are "KEY=VALUE" as in a study file."""
     method = METHODS.parse({"name": name, **_parsed(parameters)}, "lce rope inspect")
     base_model = MODELS.parse({"name": model}, "--model")
     geometry = base_model.geometry

@@ -32,11 +32,7 @@ STARRED = "* wavelength above L_theta: less than one rotation within the bound."
 
 
 def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
-    """Return the output of `lce rope bound`.
-
-    L_theta is the longest distance up to which B_m (see `lce.rope.picture`) is never negative;
-    `length` is None if it exceeds `SEARCHED`.
-    """
+    """Return the output of `lce rope bound`; a `length` of None exceeds `SEARCHED`."""
     dim = 2 * len(inv_freq)
     head = f"base {base:g}, {dim} rotated elements"
     meaning = (

@@ -26,7 +26,6 @@ from lce_core.terminal import WIDTH
 
 SEEDS, TIMES = (1, 2, 3, 5, 8), (1, 2, 4)
 _SEARCHED = tuple(product((*range(1, 11), 12, 15, 20, 30), (1, 2, 4, 8, 16, 32, 64)))
-"""Numbers of seeds and multiples of prompts among which the cheapest design is searched."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class Group:
 
     test: Test
     texts: tuple[str, ...]
-    """Claims or expectations to which the comparisons belong."""
     lengths: tuple[int, ...]
 
     def detectable(self, num_seeds: int, times: int, ratio: float) -> float | None:
@@ -79,7 +77,6 @@ class Costs:
         return {"flops": flops, "hours": seconds / 3600, "gpu_hours": on_gpu / 3600}
 
     def shown(self, num_seeds: int, times: int) -> str:
-        """Format the time of a design, in `unit`."""
         cost = self.of(num_seeds, times)
         if self._in_gpu_hours:
             return formats.three_digits(cost["gpu_hours"])

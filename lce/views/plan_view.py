@@ -47,7 +47,6 @@ _ORDER = "~!x+-"
 
 Row = tuple[str, str]
 Group = tuple[str, str, str]
-"""Sign, kind of step and reason. Steps that agree in all three are counted on one printed line."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:

@@ -47,7 +47,6 @@ class Inspection:
 
     plan: StudyPlan
     states: dict[str, StepState]
-    """By the step's fingerprint."""
     store: Store
     execution: Execution
     orphans: tuple[Orphan, ...] = ()
@@ -66,14 +65,12 @@ class Inspection:
         return change_lines({name: self.states[name] for name in self.plan.steps})
 
     def again(self) -> Inspection:
-        """Return a copy with the current states and looks, read from the store."""
         folders, plan = folders_of(self.execution.model_dump(mode="json")), self.plan
         if plan.study.looks:
             plan = without_settled(plan, self.store.studies.looks(plan.to_json()))
         return replace(self, plan=plan, states=inspect(plan, self.store, folders))
 
     def running(self) -> dict[str, Holder]:
-        """Return the process that computes each running step, by the step's fingerprint."""
         # Only missing steps: a step that has just finished may still hold its lease.
         steps = {step.id: step.fingerprint for step in self.to_do()}
         held = holders(self.store.home / "leases")
@@ -93,7 +90,6 @@ class Inspection:
         return (step for fingerprint, step in steps if fingerprint not in self.plan.steps)
 
     def beside_cells(self) -> list[Step]:
-        """Return the steps that are not cells: training runs and data preparation."""
         cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
         return [step for fingerprint, step in self.plan.steps.items() if fingerprint not in cells]
 
@@ -119,7 +115,6 @@ def inspect_study(
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
-    """Return the output of `lce plan --json`."""
     plan, prices = found.plan, found.prices(device)
     cells = []
     for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):
@@ -219,8 +214,8 @@ class Needs:
 def needs_of(found: Inspection, prices: Prices) -> Needs:
     execution = found.execution
     # As if the missing input data were on this machine.
-    cells = tuple(replace(cell, step=cell.step or cell.expected) for cell in found.plan.cells)
-    plan = replace(found.plan, steps={**found.plan.expected, **found.plan.steps}, cells=cells)
+    planned = tuple(replace(cell, step=cell.step or cell.expected) for cell in found.plan.cells)
+    plan = replace(found.plan, steps={**found.plan.expected, **found.plan.steps}, cells=planned)
     states = {**dict.fromkeys(plan.expected, StepState("missing", "new")), **found.states}
     needed = needed_steps(plan, states)
     steps = [step for name, step in plan.steps.items() if name in needed]

@@ -43,8 +43,7 @@ class Options:
     """The variances that the user assumes, and the differences that the user wants to detect."""
 
     ratio: float = 1.0
-    """See `Design.probability`. `docs/statistics.md` has the rates of false differences for ratios
-    from 0 to 3."""
+    """See `Design.probability`."""
     targets: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: TARGETS)
 
     @staticmethod
@@ -98,7 +97,6 @@ class Test:
         return self.design.probability(num_seeds, 1, effect, self.alpha, ratio)
 
     def effect(self, options: Options) -> float | None:
-        """Return the difference that the user wants to detect; None if it has another unit."""
         if self.margin is not None and self.unit == "accuracy":
             return self.margin
         return max(options.targets.get(self.unit, ()), default=None)
@@ -112,7 +110,7 @@ class Comparison:
     text: str
     eval_length: int
     test: Test | None
-    """None for `predicts` with fewer than `FEWEST_RANKED` methods."""
+    """None for too few methods."""
 
 
 def planned_seeds(plan: StudyPlan) -> int:
@@ -157,7 +155,8 @@ def comparisons(plan: StudyPlan, folders: Folders = MappingProxyType({})) -> lis
         level = last_level * one.get("weight", 1.0)
         is_ranking = one["expected"] == "predicts"
         is_share = not is_ranking and not one.get("metric") and benchmark.unit == "accuracy"
-        is_trained = any(_is_trained(it, of_seed) for it in own)
+        steps = [cell.step or cell.expected for it in own for cell in it.values()]
+        is_trained = any(not of_seed.isdisjoint(step.parents.values()) for step in steps if step)
         by_seed = is_trained and not is_ranking
         base_model = next(base for base in study.base_models if base.known_as == where[0])
         numbers, most_times, is_limit = sizes.samples(benchmarks, base_model, where[2])
@@ -250,7 +249,6 @@ class _Sizes:
     def samples(
         self, benchmarks: Mapping[str, Benchmark], base_model: LanguageModel, length: int
     ) -> tuple[list[int], float, bool]:
-        """Return the independent samples of each task, `Test.most_times` and `Test.is_limit`."""
         counts, limits, is_limit = [], [math.inf], False
         for task, benchmark in benchmarks.items():
             text = benchmark.text_tokens(task, self._study.evaluation.held_out_tokens)
@@ -338,11 +336,6 @@ def _against_base(cells: Cells) -> Iterator[dict[str, Any]]:
                     "method": method, "frozen": frozen, "margin": None,
                     "other_method": CONTROL, "other_frozen": True,
                 }  # fmt: skip
-
-
-def _is_trained(own: Mapping[str, PlannedCell], of_seed: set[str]) -> bool:
-    steps = (cell.step or cell.expected for cell in own.values())
-    return any(parent in of_seed for step in steps if step for parent in step.parents.values())
 
 
 def _by_entry(found: Iterable[Comparison]) -> Iterable[list[Comparison]]:

@@ -44,10 +44,8 @@ SIGNS: dict[GroupState, str] = {
 ASCII: dict[GroupState, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
-"""Character of each state on terminals that are not UTF-8."""
 
 Key = tuple[str, str, str, int]
-"""Base model, variant (such as "yarn tuned"), benchmark and length in tokens."""
 
 
 def show_status(found: Inspection) -> None:
@@ -79,10 +77,7 @@ def status_lines(
 def grid_lines(
     found: Inspection, running: Collection[str], width: int, signs: Mapping[GroupState, str]
 ) -> Iterator[str]:
-    """Yield a grid, a line per method and a column per benchmark and length, and its legend.
-
-    Each character stands for the cells of all tasks and seeds. Wider grids are split.
-    """
+    """Yield a grid, a line per method and a column per benchmark and length, and its legend."""
     cells = _states(found, running)
     several = len({model for model, *_ in cells}) > 1
     rows = list(dict.fromkeys((model, variant) for model, variant, *_ in cells))
@@ -187,7 +182,6 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
 
 def _lost(found: Inspection) -> set[str]:
-    """Return the fingerprints of all failed steps and of all steps that depend on one."""
     lost: set[str] = set()
     for fingerprint, step in found.plan.steps.items():
         is_failed = found.states[fingerprint].change == "failed"
