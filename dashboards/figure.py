@@ -35,7 +35,6 @@ class Cell:
 
     shown: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
-    """Attributes, such as `data-value` with the unrounded number."""
 
     @property
     def is_number(self) -> bool:
@@ -71,11 +70,9 @@ class Table:
     """Variants that repeat the computation of another one (`dashboards.families.duplicates`)."""
     kind: str = ""
     groups: Sequence[tuple[str, int]] = ()
-    """Titles above the columns but the first, each with its number of columns."""
 
     @classmethod
     def of(cls, rows: Iterable[Row], columns: Mapping[str, str]) -> Table:
-        """Return a table of catalog rows with these columns: a head by column name."""
         return cls([*columns.values()], [[row[name] for name in columns] for row in rows])
 
     @property
@@ -109,7 +106,6 @@ class Table:
     def folded(
         self, name: str, title: str, about: str, *, is_open: bool = True, note: str = ""
     ) -> Markup:
-        """Return the table as HTML in a part that a reader opens and saves as CSV."""
         return Markup(_MACROS.folded(name, title, about, self, is_open, note))
 
 
@@ -120,15 +116,11 @@ def figure(
     table: Table | None = None,
     kind: str = "panels",
 ) -> Markup:
-    """Return the figure as HTML, with buttons that save its values and pictures.
-
-    `kind` is the CSS class in `report.css` that arranges the pictures.
-    """
+    """Return the figure as HTML, with buttons that save its values and pictures."""
     return Markup(_MACROS.figure(title, caption, pictures, table, kind))
 
 
 def rendered(template: str, **values: object) -> Markup:
-    """Return the HTML of a template in `page/`."""
     return Markup(TEMPLATES.get_template(template).render(values))
 
 
@@ -137,7 +129,6 @@ def paragraph(text: str) -> Markup:
 
 
 def code(text: str) -> Markup:
-    """Return the text in code type, as the report shows names of methods."""
     return Markup("<code>{}</code>").format(text)
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dashboards.contents import Contents, Row, grouped, read_contents
-from dashboards.families import groups
+from dashboards.families import base_context, benchmark_label, comparable, groups, scores_of
 from dashboards.report import write_whole
-from dashboards.scores import base_context, benchmark_label, comparable, scores_of
 from lce_core import formats
 
 _MARKS = {"better": "$^{+}$", "worse": "$^{-}$"}
@@ -27,7 +26,6 @@ _ESCAPES = str.maketrans(
 
 
 def write_latex(catalog: Path, study: str, out: Path) -> Path:
-    """Write the tables of one study into one `.tex` file and return its path."""
     contents = read_contents(catalog, study)
     lines = [f"% {study}: lce report {study} --format latex; needs booktabs"]
     for base in contents.studies:

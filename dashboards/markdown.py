@@ -20,10 +20,18 @@ from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
 from dashboards.contents import Contents, Row, grouped, opened, read_contents
-from dashboards.families import Variant, groups
+from dashboards.families import (
+    LEGEND,
+    MARKS,
+    Variant,
+    base_context,
+    comparable,
+    groups,
+    hole,
+    scores_of,
+)
 from dashboards.figure import Table, cell_of
 from dashboards.report import unwritable
-from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
 from dashboards.sections import comparisons, curves, header, heat_maps, tasks
 from lce_core import formats
 from lce_core.study.variants import variant_label
@@ -61,7 +69,6 @@ _BLOCK = re.compile(r"^([#>+=-]|:(?=-))|^(\d+)([.)])")
 
 
 def write_markdown(catalog: Path, study: str, out: Path) -> Path:
-    """Write the folder of one study and return the path of README.md."""
     contents = read_contents(catalog, study)
     with opened(catalog) as connection:
         found = summaries(connection, study)
@@ -175,7 +182,6 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
 
 
 def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
-    """Write the charts as one SVG file, named after `parts`, to `out`; return the file's name."""
     file = f"{file_name(*parts)}.svg"
     (out / file).write_text(picture(charts), encoding="utf-8")
     return file

@@ -117,7 +117,6 @@ def render(
     *,
     on_paper: bool = False,
 ) -> str:
-    """Render the page as HTML text, without the section on MLflow if `pages` is None."""
     parts = [*_parts(contents, on_paper=on_paper)]
     if body := about.mlflow(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
@@ -136,7 +135,6 @@ def render(
 
 
 def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Markup]]:
-    """Yield (HTML id, title, HTML text) of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
         base = study["base_model"]
@@ -155,7 +153,6 @@ def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Ma
 
 
 def _groups(contents: Contents) -> dict[str, list[str]]:
-    """Return the methods that a reader can highlight, by title of their family."""
     titles: dict[str, dict[str, None]] = {}
     for study in contents.studies:
         for group in groups(contents.of(study["base_model"])):
@@ -168,7 +165,6 @@ def _asset(name: str) -> Markup:
 
 
 def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
-    """Write the report of one study as an A4 PDF and return `out`."""
     return print_page(report_page(catalog, study, on_paper=True), out, browser)
 
 

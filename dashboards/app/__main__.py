@@ -38,7 +38,6 @@ OPTIONS: dict[str, Any] = {
     "logger.hideWelcomeMessage": True,
     "logger.level": "warning",
 }
-"""Streamlit configuration, which overrides the user's config.toml."""
 
 
 def main() -> int:
@@ -79,7 +78,6 @@ def serve(catalog: Path, port: int, secret: str) -> None:
 
 
 def require_streamlit(module: str = "streamlit") -> None:
-    """Raise a SpecError unless the module is installed."""
     if importlib.util.find_spec(module) is None:
         raise SpecError(
             "lce dashboard",

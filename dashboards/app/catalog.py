@@ -20,7 +20,6 @@ from dashboards.contents import REPORT, Row, queries_of, select
 from dashboards.families import Variant
 
 _QUERIES = {**REPORT, **queries_of(Path(__file__).with_name("dashboard.sql"))}
-_MAX_CACHED_RESULTS = 64
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Catalog:
         return _summaries(self.path, self._stamp(), study)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
-        """Run the query `name` of `dashboard.sql` or else of `dashboards/report.sql`."""
         return list(_answer(self.path, self._stamp(), name, tuple(parameters.items())))
 
     def _stamp(self) -> tuple[int, ...] | None:
@@ -41,7 +39,7 @@ class Catalog:
         return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-@functools.lru_cache(maxsize=_MAX_CACHED_RESULTS)
+@functools.lru_cache(maxsize=64)
 def _answer(
     path: Path, stamp: tuple[int, ...] | None, name: str, parameters: tuple[tuple[str, Any], ...]
 ) -> tuple[Row, ...]:
@@ -65,7 +63,7 @@ class Chosen:
     study: str
     base_model: str
     facts: Row
-    """The study's row of the view `studies` for this base model."""
+    """Row of the view `studies`."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
         """Run a query; return the rows of the base model, or all if they have no such column."""

@@ -21,7 +21,6 @@ DIMENSIONS = {
     "seed": "seed",
     "train_length": "training length (tokens)",
 }
-"""Name to display for each dimension of cells by which a chart can distinguish points."""
 COSTS = {"seconds": "seconds per cell", "tokens": "tokens per cell", "flops": "FLOPs per cell"}
 _PARTS = ("benchmark", "task", "seed", "eval_length")
 
@@ -49,7 +48,6 @@ class Points:
     """The values of the dimensions, `y`, `num_cells`, and `x` if that axis is a measure."""
     gaps: list[dict[str, Any]]
     uneven: bool
-    """True if some points are means over different tasks, seeds or lengths than others."""
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
@@ -67,10 +65,7 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
 
 
 def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
-    """Return one point, a mean over cells, for each combination of values of the dimensions `by`.
-
-    The rows are those of the query `cell_scores`. Without `x` the horizontal axis is a dimension.
-    """
+    """Return one point, a mean over cells, for each combination of values of dimensions."""
     # A cost drawn against a score covers only the cells of that score's benchmark.
     shared = {one.benchmark for one in (x, y) if one and one.benchmark}
     own = {

@@ -11,7 +11,7 @@ import streamlit as st
 
 from catalog.mlflow_pages import pages_of
 from dashboards.app.catalog import Catalog, Chosen, choose
-from dashboards.app.theme import PAGE
+from dashboards.app.tables import PAGE
 from dashboards.app.views import against, answers, explorer, findings, matrix, printed, questions
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -73,7 +73,6 @@ def _age(catalog: Catalog) -> None:
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def _waiting(catalog: Catalog) -> None:
-    """Say what is missing, and show the page as soon as the catalog has a study."""
     if catalog.path.is_file() and catalog.rows("all_studies"):
         st.rerun()
     st.info(

@@ -19,7 +19,6 @@ _WIDE_RANGE = 5.0
 
 
 Panel = Sequence[Row]
-"""Methods on one benchmark at one length: `method`, `frozen`, `value`, `unit` and interval."""
 
 
 def dots_svg(

@@ -58,14 +58,7 @@ class Line:
 
     @property
     def ys(self) -> list[float]:
-        """All y of `ends` and of whiskers."""
         return [y for _, y in self.ends] + [y for point in self.points for y in whisker(point)]
-
-    @property
-    def runs(self) -> list[list[Row]]:
-        """Groups of successive points that a line joins; each gap starts a new group."""
-        groups = itertools.groupby(self.rows, lambda row: row["y"] is None)
-        return [list(run) for is_gap, run in groups if not is_gap]
 
 
 def lines_of(rows: Sequence[Row], x: str, y: str) -> dict[Variant, Line]:
@@ -83,7 +76,6 @@ def whisker(point: Row) -> tuple[float, float]:
 
 
 def seed_range(point: Row) -> tuple[float, float]:
-    """Return the lowest and the highest seed; the point itself if these are not known."""
     if "lowest" in point:
         return point["lowest"], point["highest"]
     return point["y"], point["y"]
@@ -206,10 +198,13 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
     parts = [
         f'<g class="series {_classes(one)}" {colours(look)} data-series="{one.label}" {whose}>'
     ]
-    for run in line.runs:
+    # A line joins the points of a run; each gap starts a new run.
+    groups = itertools.groupby(line.rows, lambda row: row["y"] is None)
+    runs = [list(run) for is_gap, run in groups if not is_gap]
+    for run in runs:
         path = "L".join(f"{x(point['x']):g} {y(point['y']):g}" for point in run)
         parts.append(f'<path class="stroke" d="M{path}"/>')
-    for number, point in ((n, point) for n, run in enumerate(line.runs) for point in run):
+    for number, point in ((n, point) for n, run in enumerate(runs) for point in run):
         low, high = whisker(point)
         if axes.marks and low < high:
             cap = "m-3 0h6m-3 0"

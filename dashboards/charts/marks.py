@@ -33,7 +33,6 @@ SHAPES = (
 SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 """SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 GAP = 24.0
-"""Free space in pixels between the charts of a picture and around them."""
 _STYLE = Path(__file__).parents[1] / "page" / "figures.css"
 _SIZE = re.compile(r'^<svg [^>]*? width="([\d.]+)" height="([\d.]+)"')
 
@@ -103,7 +102,6 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
 
 
 def opening(title: str, width: float, height: float, kind: str, facts: str = "") -> str:
-    """Return the opening tag; a saved file is named after `title`."""
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'
@@ -112,7 +110,6 @@ def opening(title: str, width: float, height: float, kind: str, facts: str = "")
 
 
 def picture(charts: Sequence[str]) -> str:
-    """Return one SVG document with all charts in a grid, as the report's SVG buttons save it."""
     sizes = [(float(found[1]), float(found[2])) for found in map(_SIZE.match, charts) if found]
     wide, high = (max(side) for side in zip(*sizes, strict=True))
     columns = math.ceil(math.sqrt(len(charts)))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))
-"""First digits of the ticks of a logarithmic axis, from few ticks to many."""
 _LABEL = 40.0
 """Width in pixels that the label of a token count needs: "131,072" at 11 pixels."""
 

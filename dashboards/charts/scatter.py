@@ -89,23 +89,17 @@ def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list
         width = len(one.label) * LETTER
         left = x + 9 if x + 9 + width < WIDTH else x - 9 - width
         for below in STEPS_ASIDE:
-            box = (y + below - 9, y + below + 3, left, left + width)
-            inside = box[0] > TOP - 10 and box[1] < HEIGHT - BOTTOM
-            if inside and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                leader = (
-                    f"M{x:g} {y:g}L{left - 2 if left > x else left + width:g} {y + below - 4:g}"
-                )
+            upper, lower, right = y + below - 9, y + below + 3, left + width
+            is_free = upper > TOP - 10 and lower < HEIGHT - BOTTOM
+            if is_free and not any(
+                upper < end and start < lower and left < far and near < right
+                for start, end, near, far in taken
+            ):
+                taken.append((upper, lower, left, right))
+                leader = f"M{x:g} {y:g}L{left - 2 if left > x else right:g} {y + below - 4:g}"
                 parts.append(
                     f'<g {row_data(one)}><path class="leader" d="{leader}"/>'
                     f"{text(one.label, left, y + below, 'near')}</g>"
                 )
                 break
     return parts
-
-
-def _overlap(
-    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
-) -> bool:
-    """Return True if two boxes (top, bottom, left, right) overlap."""
-    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]

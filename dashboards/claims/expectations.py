@@ -1,7 +1,4 @@
-"""The predictions in a study file (`expects`) and how each of their comparisons turned out.
-
-All numbers and outcomes are those of the view `expectations`.
-"""
+"""The predictions in a study file (`expects`), with outcomes of the view `expectations`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ _COUNTED = {
     "undecided": "undecided",
     "not_measured": "not measured",
 }
-"""Words for the columns `num_...` of the view `claims` other than `num_confirmed`."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,6 @@ def outcomes_in_words(row: Row) -> str:
 
 
 def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
-    """Return the study's expectations for each base model, withdrawn ones last."""
     queries = {name: REPORT[name] for name in ("studies", "expectations")}
     found = rows_of(connection, study, queries)
     trained = {row["base_model"]: row["trained_context"] for row in found["studies"]}

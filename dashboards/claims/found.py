@@ -24,7 +24,6 @@ _SAME = (
     "eval_length", "task", "method", "frozen", "other_method", "other_frozen", "difference",
     "value", "p_adjusted", "family", "num_seeds", "smallest_detectable", "num_needed",
 )  # fmt: skip
-"""Columns of `paired_difference` that are fields of `Claim`."""
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
     "pairs": "FROM paired_difference WHERE study = $study",

@@ -26,10 +26,7 @@ NARROWER = "--method, --against,\n--benchmark, --length"
 def printed_claims(
     catalog: Path, study: str | None, chosen: Mapping[str, Any], *, everything: bool, as_json: bool
 ) -> str:
-    """Return the output of `lce claims`; without a study, the published claims of all studies.
-
-    `chosen` has the values of the options that were given.
-    """
+    """Return the output of `lce claims`; without a study, the published claims of all."""
     with opened(catalog) as connection:
         if study is None:
             rows = read(connection, "FROM claims")

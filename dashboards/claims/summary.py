@@ -44,7 +44,6 @@ class Choice:
     unbeaten: tuple[Variant, ...]
     """Methods that no other one beats on any compared benchmark."""
     benchmark: str
-    """Benchmark whose score chose the method."""
     value: float
     num_beaten: int
     benchmarks: tuple[str, ...]
@@ -97,7 +96,6 @@ class Summary:
 
     @cached_property
     def choices(self) -> list[Choice]:
-        """The recommended method at each of `lengths` at which methods are compared."""
         return [choice for length in self.lengths if (choice := self._choice(length))]
 
     def _choice(self, length: int) -> Choice | None:
@@ -185,7 +183,6 @@ class Summary:
         return f"training of all its seeds: {formats.duration(rows[0]['train_seconds'])}{flops}"
 
     def distrust(self) -> Iterator[str]:
-        """Yield the reasons to distrust the results."""
         yield from self._few()
         yield from self._explained()
         for row in self.rows.checks:

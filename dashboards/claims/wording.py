@@ -12,7 +12,6 @@ from lce_core.statistics.power import MOST_NEEDED, looks_in_words
 from lce_core.study.variants import variant_in_words
 
 MOST_NAMED = 4
-"""A sentence names this many methods of a longer list and counts the others."""
 
 SETS = (
     "The expectations of the study file are tested in their order, each at 0.05 as long as all"

@@ -21,7 +21,6 @@ _PROFILES = (
     " with one seed is a cell."
 )
 _NOT_SET = ("name", "version", "profile")
-"""Entries of a plug-in's record that are no parameters, or have their own column."""
 _FACTORS = {
     "factor": "factor", "among": "among", "cells": "cells", "methods": "methods", "value": "value",
     "usual": "usual value", "benchmarks": "benchmarks",

@@ -10,9 +10,8 @@ from typing import Any
 from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, duplicates, ordered
+from dashboards.families import MARKS, Variant, duplicates, ordered
 from dashboards.figure import Cell, Table, Value, code, paragraph, rendered
-from dashboards.scores import MARKS
 from lce_core import formats
 from lce_core.study.variants import weights_label
 
@@ -144,7 +143,6 @@ def two_methods(contents: Contents) -> Markup:
 
 
 def _default(contents: Contents, methods: Sequence[Variant]) -> Sequence[Variant]:
-    """Return the first pair that an expectation names, or else the two best by perplexity."""
     expected = map(Variant.pair, contents.expectations)
     best = map(Variant.of, select(contents.standing, measure="perplexity"))
     ranked = [one for one in dict.fromkeys([*best, *methods]) if one in methods]

@@ -14,6 +14,7 @@ from dashboards.families import (
     NO_EXTENSION,
     Family,
     Variant,
+    comparable,
     controls,
     duplicates,
     families,
@@ -22,14 +23,12 @@ from dashboards.families import (
     panels,
 )
 from dashboards.figure import Cell, Ranged, Table, Value, figure
-from dashboards.scores import comparable
 from lce_core import formats
 
 MOST_TASKS = 3
-"""A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
+"""A benchmark with more tasks has one figure, of the mean over tasks."""
 DECADE = 10
-"""The axis of the number of examples is logarithmic if the largest number is more than this many
-times the smallest."""
+"""The axis of the number of examples is logarithmic above this ratio."""
 
 Lines = Mapping[Variant, Line]
 

@@ -7,9 +7,8 @@ from markupsafe import Markup
 from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.contents import Contents, Row, grouped, select
-from dashboards.families import Variant, method_looks, ordered
+from dashboards.families import Variant, benchmark_label, comparable, method_looks, ordered
 from dashboards.figure import Table, figure
-from dashboards.scores import benchmark_label, comparable
 from lce_core.study.variants import weights_label
 
 FEWEST = 3
@@ -32,25 +31,17 @@ def downstream(contents: Contents) -> Markup:
         if pair is None:
             continue
         text, length, points = pair
-        title = f"{benchmark_label(name)} at {length:,} tokens"
+        names = benchmark_label(text), benchmark_label(name)
+        title = f"{names[1]} at {length:,} tokens"
         axes = (
-            Axis(benchmark_label(text), higher_is_better=False, logarithmic=True),
-            Axis(benchmark_label(name), higher_is_better=True),
+            Axis(names[0], higher_is_better=False, logarithmic=True),
+            Axis(names[1], higher_is_better=True),
         )
         pictures.append(scatter_svg(title, axes, looks, points))
         drawn |= points.keys()
-        numbers += [
-            (
-                one.method,
-                weights_label(one.frozen),
-                length,
-                benchmark_label(text),
-                x,
-                benchmark_label(name),
-                y,
-            )
-            for one, (x, y) in points.items()
-        ]
+        for one, (x, y) in points.items():
+            weights = weights_label(one.frozen)
+            numbers.append((one.method, weights, length, names[0], x, names[1], y))
     if not pictures:
         return Markup()
     caption = Markup(

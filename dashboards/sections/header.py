@@ -11,23 +11,33 @@ from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.claims.summary import Summary
 from dashboards.claims.wording import registered
 from dashboards.contents import Contents, select
-from dashboards.families import Variant, method_looks
+from dashboards.families import Variant, base_context, benchmark_label, method_looks
 from dashboards.figure import figure, names_as_code, rendered
-from dashboards.scores import base_context, benchmark_label
 
 MOST_PANELS = 8
 PICTURE = "Methods beyond the trained context"
 
 
 def section(contents: Contents, found: Sequence[Summary]) -> Markup:
-    hypothesis = contents.studies[0]["hypothesis"]
+    run, first = contents.run[0], contents.studies[0]
+    bases = (
+        f"{row['base_model']} ({context})" if (context := base_context(row)) else row["base_model"]
+        for row in contents.studies
+    )
     return rendered(
         "header.html",
         study=contents.study,
-        hypothesis=hypothesis,
+        hypothesis=first["hypothesis"],
         registered=registered(contents.registrations, contents.settled),
         bases=[_summary(contents.of(one.base_model), one) for one in found],
-        facts=_facts(contents),
+        facts={
+            "base model": ", ".join(bases),
+            "extended to": f"{first['target_context']:,} tokens",
+            "seeds": str(run["seeds"]),
+            "cells": f"{run['done']:,} of {run['cells']:,} done",
+            "profile": run["profiles"] or "-",
+            "date": f"{run['last']:%Y-%m-%d}" if run["last"] else "nothing has been run yet",
+        },
     )
 
 
@@ -85,19 +95,3 @@ def dot_plot(contents: Contents, one: Summary) -> str:
         return ""
     order = list(dict.fromkeys(Variant.of(row) for panel in panels for row in panel))
     return dots_svg(PICTURE, panels, order, method_looks(contents.overview, contents.families))
-
-
-def _facts(contents: Contents) -> dict[str, str]:
-    run, first = contents.run[0], contents.studies[0]
-    bases = (
-        f"{row['base_model']} ({context})" if (context := base_context(row)) else row["base_model"]
-        for row in contents.studies
-    )
-    return {
-        "base model": ", ".join(bases),
-        "extended to": f"{first['target_context']:,} tokens",
-        "seeds": str(run["seeds"]),
-        "cells": f"{run['done']:,} of {run['cells']:,} done",
-        "profile": run["profiles"] or "-",
-        "date": f"{run['last']:%Y-%m-%d}" if run["last"] else "nothing has been run yet",
-    }

@@ -10,20 +10,26 @@ from markupsafe import Markup
 
 from dashboards.charts.heat_map import Field, HeatMap, depth_grid_svg, heat_map_svg, ramp_html
 from dashboards.contents import Contents, Row, grouped, select
-from dashboards.families import Family, Variant, duplicates, families, groups, ordered
+from dashboards.families import (
+    Family,
+    Variant,
+    benchmark_label,
+    comparable,
+    duplicates,
+    families,
+    groups,
+    ordered,
+)
 from dashboards.figure import Table, code, figure
-from dashboards.scores import benchmark_label, comparable
 from dashboards.sections import tasks
 from lce_core import formats
 from lce_core.kinds import Kind
 from lce_core.study.variants import weights_label
 
 MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
-"""Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
 WORST = 1.5
 """Perplexities of at least this many times the best in their column have the worst colour."""
 PADDING = 42.0
-"""Horizontal padding of a figure in pixels."""
 MOST_FRAMES = 3
 """The best value of a column is framed only if at most this many methods share it."""
 _NEEDLES = {
@@ -134,7 +140,6 @@ def heat_map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> HeatMap:
-    """Build the heat map of all benchmarks in the rows, which `comparable` returned."""
     kinds = {row["benchmark"]: row["kind"] for row in rows}
     lengths = {
         one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, grouped, select
-from dashboards.families import Variant, duplicates, ordered
+from dashboards.families import LEGEND, MARKS, Variant, duplicates, hole, ordered, scores_of
 from dashboards.figure import Cell, Table, Value, code, link, paragraph
-from dashboards.scores import LEGEND, MARKS, hole, scores_of
 from lce_core import formats
 from lce_core.terminal import visible
 
@@ -77,7 +76,6 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Split columns into groups of at most `MOST_COLUMNS`; split a task only if it has more."""
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]

@@ -10,8 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import table, text_of
-from dashboards.app.theme import NAMES, colour
+from dashboards.app.tables import NAMES, colour, table, text_of
 from dashboards.app.views import prompt
 from dashboards.charts.heat_map import STEPS
 from dashboards.contents import Row, select
@@ -71,20 +70,14 @@ def page(chosen: Chosen) -> None:
 
 
 def asked_name(row: Row) -> str:
-    one = (
-        row["benchmark"]
-        if row["task"] == row["benchmark"]
-        else f"{row['benchmark']}: {row['task']}"
-    )
-    return str(one).replace("_", " ")
+    return ": ".join(dict.fromkeys((row["benchmark"], row["task"]))).replace("_", " ")
 
 
 def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[dict[str, Any]]:
     sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for row in found:
-        sums.setdefault((name(row), row["eval_length"]), []).append(
-            (row["value"], row["num_samples"])
-        )
+        part = row["value"], row["num_samples"]
+        sums.setdefault((name(row), row["eval_length"]), []).append(part)
     return [
         {
             column: label,
@@ -158,18 +151,12 @@ def _answers(
 ) -> None:
     """Show the answers at a depth, or `_ALL`, that the function in `at` names."""
     depth, name_of = at
-    found = chosen.rows(
-        "answers",
-        method=one.method,
-        frozen=one.frozen,
-        benchmark=benchmark,
-        task=task,
-        eval_length=length,
-    )
-    if depth != _ALL:
-        found = [
-            row for row in found if row["depth"] is not None and name_of(row["depth"]) == depth
-        ]
+    place = {"benchmark": benchmark, "task": task, "eval_length": length}
+    found = [
+        row
+        for row in chosen.rows("answers", method=one.method, frozen=one.frozen, **place)
+        if depth == _ALL or (row["depth"] is not None and name_of(row["depth"]) == depth)
+    ]
     if not found:
         st.info("No answers here: these cells are not done.")
         return

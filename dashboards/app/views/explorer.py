@@ -11,8 +11,7 @@ import streamlit as st
 
 from dashboards.app.catalog import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
-from dashboards.app.tables import table
-from dashboards.app.theme import colour, of_look
+from dashboards.app.tables import colour, of_look, table
 from dashboards.contents import Row
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant, method_looks
 from lce_core.study.variants import CONTROL
@@ -22,13 +21,10 @@ LEGEND_ROW, MARK_STROKE = 26, 1.4
 _NUMBERS = ("eval_length", "train_length", "seed")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 _NUM_COLOURS = 6
-_SOLID, _DASHED = [1, 0], [5, 3]
 _NONE = "nothing"
 
 
 class _Style(NamedTuple):
-    """How a chart draws one value: dashed lines and hollow marks if weights are frozen."""
-
     colour: str
     shape: str
     frozen: bool = False
@@ -95,8 +91,8 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
 
 
 def _notes(found: Points, by: Sequence[str], y: Measure, hue: str) -> None:
-    over = [name for name in ("task", "seed", "eval_length", "benchmark") if name not in by]
-    over = [name for name in over if name != "benchmark" or y.benchmark is None]
+    parts = ("task", "seed", "eval_length", *["benchmark"] * (y.benchmark is None))
+    over = [name for name in parts if name not in by]
     names = ", ".join(f"{DIMENSIONS[name].partition(' (')[0]}s" for name in over)
     words = [f"Mean over {names}."] if over else []
     if y.higher_is_better is not None:
@@ -175,11 +171,12 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Styl
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
-    styles = {}
-    for number, value in enumerate(values):
-        again, hue = divmod(number, _NUM_COLOURS)
-        styles[value] = _Style(colour(f"c{hue}"), _SHAPES[again % len(_SHAPES)])
-    return styles
+    return {
+        value: _Style(
+            colour(f"c{number % _NUM_COLOURS}"), _SHAPES[number // _NUM_COLOURS % len(_SHAPES)]
+        )
+        for number, value in enumerate(values)
+    }
 
 
 def _order(panel: str | None, value: Any) -> Any:
@@ -253,8 +250,8 @@ def _chart(
         # A scale of dashes would also dash the outlines of the legend's symbols.
         dashes = alt.condition(
             alt.FieldOneOfPredicate(field=axes.hue, oneOf=frozen),
-            alt.value(_DASHED),
-            alt.value(_SOLID),
+            alt.value([5, 3]),
+            alt.value([1, 0]),
         )
         lines = base.mark_line(strokeWidth=1.8).encode(detail=apart, strokeDash=dashes)
         layers.insert(0, lines)

@@ -8,8 +8,7 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import table
-from dashboards.app.theme import NAMES, colour
+from dashboards.app.tables import NAMES, colour, table
 from dashboards.contents import Row
 from dashboards.families import Variant
 
@@ -119,19 +118,13 @@ def _field(chosen: Chosen, rows: list[Row], event: Any) -> None:
     if not picked:
         st.caption("Click a field to list its cells.")
         return
-    found = [
-        row
-        for row in rows
-        if (Variant.of(row).label, _column(row)) == (picked[0]["variant"], picked[0]["column"])
-    ]
-    if not found:
+    place = picked[0]["variant"], picked[0]["column"]
+    one = next((r for r in rows if (Variant.of(r).label, _column(r)) == place), None)
+    if one is None:
         return
-    one = found[0]
-    st.subheader(f"{picked[0]['variant']}, {picked[0]['column']}", anchor=False)
-    cells = chosen.rows(
-        "field",
-        **{name: one[name] for name in ("method", "frozen", "benchmark", "eval_length")},
-    )
+    st.subheader(", ".join(place), anchor=False)
+    keys = ("method", "frozen", "benchmark", "eval_length")
+    cells = chosen.rows("field", **{name: one[name] for name in keys})
     heads = {
         "task": "task", "seed": "seed", "status": "status", "reason": "why",
         "attempts": "attempts", "seconds": "seconds", "cell": "cell",

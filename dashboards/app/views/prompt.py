@@ -21,12 +21,10 @@ from typing import Any
 import streamlit as st
 
 WHOLE = 6000
-"""A text of up to this many characters is not shortened."""
 BEGINNING, END, AROUND = 1500, 1200, 500
 MOST_PLACES = 8
 """A shortened text always shows this many marked spans; it may omit later ones."""
 _CONTROL_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-"""Code point of a visible symbol for the code of each control character."""
 
 Span = tuple[int, int]
 
