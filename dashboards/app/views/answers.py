@@ -151,7 +151,7 @@ def _answers(
 ) -> None:
     """Show the answers at a depth, or `_ALL`, that the function in `at` names."""
     depth, name_of = at
-    place = {"benchmark": benchmark, "task": task, "eval_length": length}
+    place: dict[str, str | int] = {"benchmark": benchmark, "task": task, "eval_length": length}
     found = [
         row
         for row in chosen.rows("answers", method=one.method, frozen=one.frozen, **place)
