@@ -1,15 +1,12 @@
-"""Load everything that a report shows about one study, with one query per table.
-
-The catalog has already computed means, ranges over seeds and best values; nothing is computed here.
-`report.sql` has the queries, and describes their rows.
-"""
+"""Load everything that a report shows about one study; `report.sql` describes the rows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +38,13 @@ class Contents:
 
 
 def read_contents(catalog: Path, study: str) -> Contents:
-    """Read one study from the catalog.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist.
-    """
     with opened(catalog) as connection:
         return Contents(study, rows_of(connection, study, REPORT))
 
 
 @contextmanager
 def opened(catalog: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the catalog for reading in a `with` block.
-
-    Raises:
-      SpecError: if the catalog does not exist.
-      StoreError: if DuckDB finds in the block that the file is damaged.
-    """
+    """Open the catalog for reading; an error of DuckDB in the block may be a StoreError."""
     try:
         with open_catalog(catalog) as connection:
             yield connection
@@ -75,20 +62,12 @@ def queries_of(file: Path) -> dict[str, str]:
 
 
 REPORT = queries_of(Path(__file__).with_name("report.sql"))
-"""Queries of the report by name."""
 
 
 def rows_of(
     connection: duckdb.DuckDBPyConnection, study: str, queries: Mapping[str, str]
 ) -> dict[str, list[Row]]:
-    """Run each query for a study and return its rows as dicts, by the query's name.
-
-    Args:
-      queries: SQL with the parameter $study, by name.
-
-    Raises:
-      SpecError: if the catalog lacks the study.
-    """
+    """Run each query, which has the parameter $study, and return its rows as dicts by its name."""
     known = [row["study"] for row in read(connection, "SELECT DISTINCT study FROM studies")]
     if study not in known:
         raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
@@ -96,11 +75,6 @@ def rows_of(
 
 
 def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) -> list[Row]:
-    """Run a query and return its rows as dicts.
-
-    Raises:
-      SpecError: if the catalog lacks a table or column of the query.
-    """
     try:
         answer = connection.execute(sql, parameters)
     except (duckdb.CatalogException, duckdb.BinderException) as error:
@@ -116,3 +90,11 @@ def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
+def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:
+    """Return the rows by their value of a column, or by their values of several columns."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(itemgetter(*columns)(row), []).append(row)
+    return found

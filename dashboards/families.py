@@ -1,4 +1,4 @@
-"""Group methods into families, so that no chart panel has more lines than readers can follow."""
+"""The methods of a study: variants, families of them, and their scores in all report formats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog.palette import Look, looks
-from dashboards.contents import Contents, Row
+from dashboards.contents import Contents, Row, grouped, select
 from lce_core.study.variants import CONTROL, variant_label
 
-MOST_LINES = 6
+MOST_LINES = 6  # of a chart panel, so that readers can follow them
 TITLES = {
     "interpolation": "Position interpolation",
     "base": "Change of base",
@@ -30,7 +30,6 @@ class Variant:
 
     @classmethod
     def of(cls, row: Row) -> Variant:
-        """Return the variant in the columns `method` and `frozen` of a catalog row."""
         return cls(row["method"], row["frozen"])
 
     @classmethod
@@ -40,12 +39,10 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Method name, followed by "tuned" for a tuned variant."""
         return variant_label(self.method, self.frozen)
 
     @property
     def is_control(self) -> bool:
-        """True if the variant has no context extension."""
         return self.method == CONTROL
 
 
@@ -54,22 +51,16 @@ class Family:
     """Methods that extend the context in the same way, such as by another RoPE base."""
 
     key: str
-    """Identifier, the same in all studies; decides the family's position."""
     title: str
     variants: tuple[Variant, ...]
 
 
 def controls(contents: Contents) -> tuple[Variant, ...]:
-    """Return the variants without context extension: the base model, frozen and fine-tuned."""
     return tuple(one for one in map(Variant.of, contents.overview) if one.is_control)
 
 
 def families(contents: Contents) -> list[Family]:
-    """Group all variants except the controls by family.
-
-    The families have the order of `TITLES`; variants of other families form a last group. Within a
-    family, variants keep the study's order.
-    """
+    """Group all variants except the controls by family, in the order of `TITLES`, others last."""
     known = {Variant.of(row): row["family"] for row in contents.families}
     order = [one for one in map(Variant.of, contents.overview) if not one.is_control]
     keys = [key for key in TITLES if key in known.values()]
@@ -79,19 +70,16 @@ def families(contents: Contents) -> list[Family]:
 
 
 def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Look]:
-    """Return colours and mark shape by method, from rows of the queries `overview`, `families`."""
     known = {row["method"]: row["family"] for row in found}
     return looks({row["method"]: known[row["method"]] for row in overview})
 
 
 def groups(contents: Contents) -> list[Family]:
-    """Return the controls as a family, if there are any, then the families."""
     base = controls(contents)
     return [*([Family("control", NO_EXTENSION, base)] if base else []), *families(contents)]
 
 
 def ordered(contents: Contents) -> list[Variant]:
-    """Return all variants: the controls first, then family by family."""
     return [one for group in groups(contents) for one in group.variants]
 
 
@@ -106,11 +94,10 @@ def duplicates(contents: Contents) -> dict[Variant, Variant]:
 
 
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
-    """Split families into parts of at most `MOST_LINES` variants, one part per chart panel.
+    """Split families into chart panels of at most `MOST_LINES` of the `shown` variants.
 
     A larger family is split into its frozen and its tuned variants, and these, if needed, into
-    groups of `MOST_LINES` in the study's order. Variants that are not `shown` are left out, as are
-    parts that would be empty.
+    groups of `MOST_LINES` in the study's order.
     """
     parts: list[Family] = []
     for family in found:
@@ -125,3 +112,65 @@ def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
                 some = tuple(half[start : start + MOST_LINES])
                 parts.append(Family(family.key, f"{family.title}, {name}{number}", some))
     return [part for part in parts if part.variants]
+
+
+MARKS = {"better": "\u25b2", "worse": "\u25bc"}
+LEGEND = (
+    f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
+    " a paired test: p or q up to 0.05. No mark: undecided, the same, or too few prompts."
+)
+_PLACE = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
+
+Place = tuple[Variant, str | None, int]
+
+
+def scores_of(contents: Contents, rows: Sequence[Row]) -> dict[Place, Row]:
+    """Return the scores of one benchmark by place, with the `verdict` against the base model.
+
+    The verdict is "better", "worse" or None (view `paired_difference`). The rows are those of
+    `comparable` or of the query `scores`.
+    """
+    verdicts = {tuple(row[name] for name in _PLACE): row["verdict"] for row in contents.differences}
+    found = {}
+    for row in rows:
+        benchmark = row["benchmark"].split("\n")[0]  # `comparable` appends the task after a newline
+        tasks = {one["task"] for one in select(contents.scores, benchmark=benchmark)}
+        # The verdict on the only task of a benchmark also applies to its mean.
+        task = row.get("task") or (tasks.pop() if len(tasks) == 1 else None)
+        compared = {**row, "benchmark": benchmark, "task": task}
+        verdict = verdicts.get(tuple(compared[name] for name in _PLACE))
+        found[Variant.of(row), row.get("task"), row["eval_length"]] = {
+            **row, "verdict": None if row["value"] is None else verdict
+        }  # fmt: skip
+    return found
+
+
+def hole(score: Row) -> str:
+    return f"{score['num_seeds']} of {score['num_planned']} seeds"
+
+
+def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
+    """Return the means of each benchmark, or its scores by task if methods have different tasks.
+
+    A mean over code and books cannot be compared with one over code alone. In rows by task, the
+    column `benchmark` contains the benchmark's name, a newline and the task.
+    """
+    found: list[Row] = []
+    for name, rows in grouped(benchmarks, "benchmark").items():
+        sets = {(row["eval_length"], row["task_set"]) for row in rows}
+        if len(sets) == len({length for length, _ in sets}):
+            found += rows
+        else:
+            tasks = select(scores, benchmark=name)
+            found += [{**row, "benchmark": f"{name}\n{row['task']}"} for row in tasks]
+    return found
+
+
+def benchmark_label(benchmark: str) -> str:
+    return benchmark.replace("\n", ": ").replace("_", " ")
+
+
+def base_context(study: Row) -> str:
+    trained = study["trained_context"]
+    parts = (f"{trained:,}-token context" if trained else None, study.get("base_note"))
+    return ", ".join(part for part in parts if part)

@@ -34,13 +34,10 @@ class Cell:
     """An entry of a table: what it shows, and the attributes of its HTML element."""
 
     shown: str = ""
-    """A text or HTML."""
     facts: Mapping[str, object] = field(default_factory=dict)
-    """Attributes, such as `data-value` with the unrounded number."""
 
     @property
     def is_number(self) -> bool:
-        """True if the entry is aligned to the right."""
         return str(self.facts.get("class", "")).startswith("number")
 
 
@@ -55,7 +52,6 @@ class Ranged(float):
     high: float
 
     def __new__(cls, value: float, low: float, high: float) -> Ranged:
-        """Return the number `value` with the range from `low` to `high`."""
         self = super().__new__(cls, value)
         self.low, self.high = low, high
         return self
@@ -73,13 +69,10 @@ class Table:
     same: Mapping[Variant, Variant] = field(default_factory=dict)
     """Variants that repeat the computation of another one (`dashboards.families.duplicates`)."""
     kind: str = ""
-    """CSS class."""
     groups: Sequence[tuple[str, int]] = ()
-    """Titles above the columns but the first, each with its number of columns."""
 
     @classmethod
     def of(cls, rows: Iterable[Row], columns: Mapping[str, str]) -> Table:
-        """Return a table of catalog rows with these columns: a head by column name."""
         return cls([*columns.values()], [[row[name] for name in columns] for row in rows])
 
     @property
@@ -93,32 +86,26 @@ class Table:
 
     @property
     def body(self) -> Iterator[tuple[Mapping[str, object], Cell, list[Cell]]]:
-        """Yield attributes, first cell and other cells of each row."""
         for first, *others in self.rows:
             facts: Mapping[str, object] = {}
             head = cell_of(first)
             if isinstance(first, Variant):
-                facts = method_facts(first)
+                # The page's script finds the elements of a method by these attributes.
+                facts = {"data-method": first.method, "data-frozen": str(first.frozen).lower()}
                 note = Markup(' <span class="same">= {}</span>')
                 again = note.format(code(self.same[first].label)) if first in self.same else ""
                 head = Cell(code(first.label) + again, {"data-csv": first.label})
             yield facts, head, list(map(cell_of, others))
 
     def html(self) -> Markup:
-        """Return an HTML table with rounded numbers."""
         return Markup(_MACROS.table(self))
 
     def saved(self, name: str) -> Markup:
-        """Return the table as HTML with a button that saves it as CSV in a file named `name`."""
         return Markup(_MACROS.saved(name, self))
 
     def folded(
         self, name: str, title: str, about: str, *, is_open: bool = True, note: str = ""
     ) -> Markup:
-        """Return the table as HTML in a part that a reader opens and saves as CSV.
-
-        The line that opens the part has the `title` in bold and `about`; `note` is above the table.
-        """
         return Markup(_MACROS.folded(name, title, about, self, is_open, note))
 
 
@@ -129,17 +116,11 @@ def figure(
     table: Table | None = None,
     kind: str = "panels",
 ) -> Markup:
-    """Return the figure as HTML, with buttons that save its values and pictures.
-
-    Args:
-      title: Heading of the figure; downloaded files are named after it.
-      kind: Layout of the pictures: a CSS class in `report.css`.
-    """
+    """Return the figure as HTML, with buttons that save its values and pictures."""
     return Markup(_MACROS.figure(title, caption, pictures, table, kind))
 
 
 def rendered(template: str, **values: object) -> Markup:
-    """Return the HTML of a template in `page/`."""
     return Markup(TEMPLATES.get_template(template).render(values))
 
 
@@ -148,7 +129,6 @@ def paragraph(text: str) -> Markup:
 
 
 def code(text: str) -> Markup:
-    """Return the text in code type, as the report shows names of methods."""
     return Markup("<code>{}</code>").format(text)
 
 
@@ -157,7 +137,6 @@ def link(address: str, text: str) -> Markup:
 
 
 def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
-    """Return a sentence as HTML, with the names of the variants in code type."""
     names = sorted({one.label for one in variants if not one.is_control}, key=len, reverse=True)
     if not names:
         return Markup.escape(sentence)
@@ -170,13 +149,7 @@ def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
 TEMPLATES.filters["named"] = names_as_code
 
 
-def method_facts(one: Variant) -> dict[str, object]:
-    """Return the attributes by which the page's script finds elements of a method."""
-    return {"data-method": one.method, "data-frozen": str(one.frozen).lower()}
-
-
 def cell_of(value: Value) -> Cell:
-    """Return a value as the entry of a table, with numbers rounded."""
     if isinstance(value, Cell):
         return value
     if value is None:

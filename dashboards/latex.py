@@ -1,20 +1,13 @@
-"""A study's means as LaTeX tables for a paper: one table per base model and benchmark.
-
-The tables need only the LaTeX package booktabs. Rows are methods and columns are lengths. A
-benchmark whose methods have different tasks gets one table per task. The best value of a column is
-bold, a significant difference from the base model has a mark, and a dash replaces a mean with
-missing cells.
-"""
+"""A study's means as LaTeX tables for a paper, which need only the package booktabs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from dashboards.contents import Contents, Row, read_contents, select
-from dashboards.families import groups
-from dashboards.scores import base_context, benchmark_label, comparable, scores_of
-from dashboards.writing import write_whole
+from dashboards.contents import Contents, Row, grouped, read_contents
+from dashboards.families import base_context, benchmark_label, comparable, groups, scores_of
+from dashboards.report import write_whole
 from lce_core import formats
 
 _MARKS = {"better": "$^{+}$", "worse": "$^{-}$"}
@@ -33,24 +26,15 @@ _ESCAPES = str.maketrans(
 
 
 def write_latex(catalog: Path, study: str, out: Path) -> Path:
-    """Write the tables of one study into one file and return its path.
-
-    Args:
-      out: The `.tex` file to write, to be included in a document; its folder is created if missing.
-    """
     contents = read_contents(catalog, study)
     lines = [f"% {study}: lce report {study} --format latex; needs booktabs"]
-    for row in contents.studies:
-        lines += _tables(contents.of(row["base_model"]))
+    for base in contents.studies:
+        of_it = contents.of(base["base_model"])
+        means = comparable(of_it.benchmarks, of_it.scores)
+        for benchmark, rows in grouped(means, "benchmark").items():
+            if any(row["value"] is not None for row in rows):
+                lines += _table(of_it, benchmark, rows)
     return write_whole(out, "\n".join(lines) + "\n")
-
-
-def _tables(contents: Contents) -> Iterator[str]:
-    rows = comparable(contents.benchmarks, contents.scores)
-    for benchmark in dict.fromkeys(row["benchmark"] for row in rows):
-        found = select(rows, benchmark=benchmark)
-        if any(row["value"] is not None for row in found):
-            yield from _table(contents, benchmark, found)
 
 
 def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]:

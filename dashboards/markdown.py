@@ -1,11 +1,6 @@
 """Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
-README.md contains the hypothesis, what came out (`dashboards.claims.summary`), expectations with
-their outcomes, the pictures, the difference of each method's negative log-likelihood (NLL) from the
-base model's on the same tokens, a table for each task, and the origin of the numbers.
-
-Beside each value is the range over the study's seeds or, with only one seed, the 95 % interval over
-samples. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
+README.md states the sha256 of scores.csv, which contains every metric of every cell unrounded.
 Untrusted text is escaped, so that it cannot become a link, image, HTML or table.
 """
 
@@ -24,12 +19,20 @@ from dashboards.charts.marks import picture
 from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
-from dashboards.contents import Contents, Row, opened, read_contents, select
-from dashboards.families import Variant, groups
+from dashboards.contents import Contents, Row, grouped, opened, read_contents
+from dashboards.families import (
+    LEGEND,
+    MARKS,
+    Variant,
+    base_context,
+    comparable,
+    groups,
+    hole,
+    scores_of,
+)
 from dashboards.figure import Table, cell_of
-from dashboards.scores import LEGEND, MARKS, base_context, comparable, hole, scores_of
+from dashboards.report import unwritable
 from dashboards.sections import comparisons, curves, header, heat_maps, tasks
-from dashboards.writing import unwritable
 from lce_core import formats
 from lce_core.study.variants import variant_label
 from lce_core.terminal import visible
@@ -66,11 +69,6 @@ _BLOCK = re.compile(r"^([#>+=-]|:(?=-))|^(\d+)([.)])")
 
 
 def write_markdown(catalog: Path, study: str, out: Path) -> Path:
-    """Write the folder of one study and return the path of README.md.
-
-    Args:
-      out: The folder, which is created if missing. Existing files of the same names are replaced.
-    """
     contents = read_contents(catalog, study)
     with opened(catalog) as connection:
         found = summaries(connection, study)
@@ -106,15 +104,19 @@ def _page(contents: Contents, found: Sequence[Summary], out: Path) -> Iterator[s
         yield f"\n## {plain(base)}{f', {plain(context)}' if context else ''}\n"
         expected = next((one.expected for one in found if one.base_model == base), [])
         yield from _expectations(expected)
-        yield from _short_context(contents.of(base))
-        yield from _controls(contents.of(base))
-        yield from _base_model(contents.of(base), out)
+        of_it = contents.of(base)
+        if compared := of_it.short_context:
+            yield f"\n### {comparisons.SHORT_CONTEXT}\n\n{comparisons.short_caption(compared)}\n"
+            yield from _printed(comparisons.short_table(compared, {}))
+        if of_it.controls:
+            yield f"\n### Controls\n\n{tasks.CONTROLS}\n"
+            yield from _printed(tasks.control_table(of_it))
+        yield from _base_model(of_it, out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
 
 
 def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
-    """Yield the parts of the first screen: outcomes, recommended methods, doubts and cost."""
     parts = {
         "Expected and found": (sentence for sentence, _ in one.outcomes()),
         "Which method": one.recommended(),
@@ -122,8 +124,7 @@ def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
     }
     for title, sentences in parts.items():
         if shown := [f"- {plain(text)}" for text in sentences]:
-            yield f"\n## {title}, {plain(one.base_model)}\n"
-            yield from shown
+            yield from (f"\n## {title}, {plain(one.base_model)}\n", *shown)
     yield f"\n{plain(one.total_cost())}\n"
     if picture := header.dot_plot(contents, one):
         yield f"![{header.PICTURE}]({_drawn(out, [picture], one.base_model, 'methods')})"
@@ -139,20 +140,7 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
     yield ""
 
 
-def _short_context(contents: Contents) -> Iterator[str]:
-    if compared := contents.short_context:
-        yield f"\n### {comparisons.SHORT_CONTEXT}\n\n{comparisons.short_caption(compared)}\n"
-        yield from _printed(comparisons.short_table(compared, {}))
-
-
-def _controls(contents: Contents) -> Iterator[str]:
-    if contents.controls:
-        yield f"\n### Controls\n\n{tasks.CONTROLS}\n"
-        yield from _printed(tasks.control_table(contents))
-
-
 def _printed(table: Table) -> Iterator[str]:
-    """Yield the lines of a table whose first column has the methods."""
     rows = [
         (one.label if isinstance(one, Variant) else str(cell_of(one).shown) for one in row)
         for row in table.rows
@@ -162,25 +150,25 @@ def _printed(table: Table) -> Iterator[str]:
 
 
 def _base_model(contents: Contents, out: Path) -> Iterator[str]:
-    """Yield Markdown with the pictures (written to `out`) and tables of one base model."""
     (study,) = contents.studies
     name, trained = study["base_model"], study["trained_context"]
     scores = contents.scores
     benchmarks = comparable(contents.benchmarks, scores)
     if any(row["value"] is not None for row in benchmarks):
         shown = heat_maps.heat_map("scores", benchmarks, groups(contents), {}, trained)
-        charts = [heat_map_svg(shown)]
-        file = _drawn(out, charts, name)
+        file = _drawn(out, [heat_map_svg(shown)], name)
         yield f"![scores of each method at each length]({file})"
-    places = {(row["benchmark"], row["task"], row["eval_length"]) for row in contents.curves}
-    for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
-        text = {"benchmark": benchmark, "task": task, "eval_length": length}
-        drawn = curves.loss_curves(contents, select(contents.curves, **text))
+    columns = ("benchmark", "task", "eval_length")
+    places = grouped(contents.curves, *columns)
+    differences = grouped(contents.nll_differences, *columns)
+    for place in sorted(places, key=lambda one: (*one[:2], -one[2])):
+        _, task, length = place
+        drawn = curves.loss_curves(contents, places[place])
         if charts := curves.family_panels(contents, *drawn):
-            file = _drawn(out, charts, name, benchmark, task, length)
+            file = _drawn(out, charts, name, *place)
             what = f"negative log-likelihood by position, {plain(task)}, {length:,} tokens"
             yield f"\n![{what}]({file})"
-        yield from _against_base(select(contents.nll_differences, **text))
+        yield from _against_base(differences.get(place, []))
     for length, rows in curves.pictured(contents.shots):
         charts = curves.family_panels(contents, *curves.shot_curves(length, rows))
         file = _drawn(out, charts, name, "many_shot", length)
@@ -189,12 +177,11 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
         yield f"\n{_BRACKETS}"
     if contents.differences:
         yield f"\n{LEGEND}"
-    for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
-        yield from _table(contents, select(scores, benchmark=benchmark, task=task))
+    for rows in grouped(scores, "benchmark", "task").values():
+        yield from _table(contents, rows)
 
 
 def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
-    """Write the charts as one SVG file, named after `parts`, to `out`; return the file's name."""
     file = f"{file_name(*parts)}.svg"
     (out / file).write_text(picture(charts), encoding="utf-8")
     return file
@@ -232,7 +219,6 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _lines(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yield the lines of a table, whose first column names methods."""
     yield f"| {' | '.join(columns)} |"
     yield f"|---|{'---:|' * (len(columns) - 1)}"
     for name, *cells in rows:
@@ -271,15 +257,11 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
         dirty = " with uncommitted changes" if row["git_dirty"] else ""
         commit = f"commit `{row['git_commit'][:12]}`{dirty}" if row["git_commit"] else "no checkout"
         versions = json.loads(row["libraries"])
-        software = ", ".join(
-            f"{key} {plain(str(versions[key]))}"
-            for key in ("torch", "transformers")
-            if key in versions
-        )
+        known = [key for key in ("torch", "transformers") if key in versions]
+        software = ", ".join(f"{key} {plain(str(versions[key]))}" for key in known)
         yield (
             f"- {row['num_artifacts']} cells: {commit}; {plain(row['hardware'])};"
-            f" Python {plain(row['python'])},"
-            f" {software};"
+            f" Python {plain(row['python'])}, {software};"
             f" {row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC"
         )
     digest = hashlib.sha256((out / SCORES).read_bytes()).hexdigest()
@@ -287,10 +269,9 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """Return one line of Markdown that shows the text literally.
+    """Return one line of Markdown that shows the text literally, also at the start of a line.
 
-    The line can be used in a list item, a paragraph or a table. Line breaks become spaces. Control
-    characters, and characters that change the direction of text, become visible escapes.
+    Control characters, and characters that change the direction of text, become visible escapes.
     """
     line = visible(" ".join(text.split()))
     # At the start of a line, a number begins an ordered list, a dash a list, a # a heading.
@@ -304,5 +285,4 @@ def plain(text: str) -> str:
 
 
 def file_name(*parts: object) -> str:
-    """Join the parts to a file name that is safe in a folder, in Markdown and in a URL."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join(map(str, parts)))

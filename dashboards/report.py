@@ -1,13 +1,17 @@
-"""Render a study as one static HTML file, which needs no server, network or other file.
+"""Render a study as one static HTML file, which needs no server, network or other file, or as PDF.
 
-The first screen shows what the study expected and what came out, which method to use, and what to
-distrust. The sections below are folded and give the details. All numbers come from the catalog. The
-same catalog always gives the same bytes, except for the final section, which links to the study's
-runs in MLflow.
+The same catalog always gives the same bytes, except for the final section, which links to the
+study's runs in MLflow.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +25,9 @@ from dashboards.families import groups
 from dashboards.figure import PAGE, rendered
 from dashboards.sections import about, comparisons, curves, header, heat_maps, tasks, training
 from dashboards.sections.downstream import downstream
-from dashboards.writing import write_whole
+from lce_core.errors import ServiceError, SpecError
+from lce_core.store.failures import explained
+from lce_core.terminal import guard_terminal
 
 _SCRIPTS = ("address.js", "report.js", "curves.js", "tables.js")
 _VENDORED = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-interpreter.js")
@@ -57,22 +63,46 @@ _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], Markup]], ...] = (
 )
 
 
-def write_report(catalog: Path, study: str, out: Path) -> Path:
-    """Write the report of one study and return `out`.
+PRINT_SECONDS = 120.0
+"""Time limit for the browser. Even on a busy machine the largest report takes far less."""
+_BROWSER_OPTIONS = (
+    "--headless",
+    "--no-pdf-header-footer",
+    "--generate-pdf-document-outline",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",  # /dev/shm is small in containers, and a large page crashes
+    # Keep the browser offline; the page's own policy blocks requests already.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--disable-sync",
+    "--no-first-run",
+)
 
-    Args:
-      out: The HTML file to write. Its folder is created if missing; an existing file is replaced.
-    """
+
+def write_report(catalog: Path, study: str, out: Path) -> Path:
     return write_whole(out, report_page(catalog, study))
 
 
-def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
-    """Return the report of one study as HTML text.
+def write_whole(out: Path, content: str | bytes) -> Path:
+    """Write a file through a temporary one: after an error or crash, the old file is unchanged."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = out.with_name(f".{out.name}.aside")
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
+        aside.replace(out)
+    except OSError as error:
+        raise unwritable(out, error) from error
+    return out
 
-    Args:
-      on_paper: True to render for printing: tables are expanded and fit the width of a sheet, and
-        there are no links to MLflow.
-    """
+
+def unwritable(out: Path, error: OSError, what: str = "file") -> SpecError:
+    got = f"{out}, which cannot be written ({error.strerror})"
+    return SpecError("--out", got, f"a writable {what}", "choose another path")
+
+
+def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
+    """Return the report as HTML; `on_paper` expands the tables and omits links to MLflow."""
     contents = read_contents(catalog, study)
     with opened(catalog) as connection:
         found = summaries(connection, study)
@@ -87,7 +117,6 @@ def render(
     *,
     on_paper: bool = False,
 ) -> str:
-    """Render the page as HTML text, without the section on MLflow if `pages` is None."""
     parts = [*_parts(contents, on_paper=on_paper)]
     if body := about.mlflow(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
@@ -106,7 +135,6 @@ def render(
 
 
 def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Markup]]:
-    """Yield (HTML id, title, HTML text) of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
         base = study["base_model"]
@@ -125,7 +153,6 @@ def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Ma
 
 
 def _groups(contents: Contents) -> dict[str, list[str]]:
-    """Return the methods that a reader can highlight, by title of their family."""
     titles: dict[str, dict[str, None]] = {}
     for study in contents.studies:
         for group in groups(contents.of(study["base_model"])):
@@ -135,3 +162,89 @@ def _groups(contents: Contents) -> dict[str, list[str]]:
 
 def _asset(name: str) -> Markup:
     return Markup((PAGE / name).read_text(encoding="utf-8"))
+
+
+def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
+    return print_page(report_page(catalog, study, on_paper=True), out, browser)
+
+
+def print_page(page: str, out: Path, browser: Path, seconds: float = PRINT_SECONDS) -> Path:
+    """Print an HTML page to PDF after its scripts have run; on an error, keep an existing file."""
+    try:
+        # Not in /tmp: a browser installed as a snap has a private /tmp.
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(
+            prefix=f"{out.name}.", dir=out.parent, ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        raise unwritable(out, error) from error
+    with beside as name:
+        folder = Path(name)
+        source, printed, log = folder / "page.html", folder / "page.pdf", folder / "log"
+        source.write_text(page, encoding="utf-8")
+        command = [
+            str(browser),
+            *_BROWSER_OPTIONS,
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # required for root
+            f"--user-data-dir={folder / 'profile'}",
+            f"--print-to-pdf={printed}",
+            source.as_uri(),
+        ]
+        failed = _run(command, log, seconds)
+        content = printed.read_bytes() if printed.is_file() else b""
+        if failed or not (content.startswith(b"%PDF-") and b"%%EOF" in content[-1024:]):
+            said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+            raise ServiceError(
+                str(browser),
+                failed or "a browser that wrote no complete PDF",
+                f"a Chromium or Chrome that prints the report within {seconds:g} s",
+                "read the browser's output below, or set LCE_CHROMIUM to another browser",
+                "\n".join(said.splitlines()[-10:]),
+            )
+        return write_whole(out, content)
+
+
+def _run(command: list[str], log: Path, seconds: float) -> str:
+    """Run a program in its own process group; return what went wrong, or "" on success."""
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"a program that does not start ({error.strerror})"
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return f"a browser that was still running after {seconds:g} s"
+        finally:
+            if process.poll() is None:  # timed out or interrupted: kill its child processes too
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return f"exit code {code}" if code else ""
+
+
+def main() -> int:
+    """Write a report; on an error print one message and return 2 (wrong request) or 3."""
+    guard_terminal()
+    parser = argparse.ArgumentParser(prog="python -m dashboards.report")
+    parser.add_argument("--catalog", type=Path, required=True)
+    parser.add_argument("--study", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    try:
+        written = write_report(arguments.catalog, arguments.study, arguments.out)
+    except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
+        shown = explained(error, arguments.catalog.parent)
+        sys.stderr.write(f"lce: {shown}\n")
+        return 2 if isinstance(shown, SpecError) else 3
+    sys.stdout.write(f"{written}\n")
+    return 0
+
+
+if __name__ == "__main__":  # runs of a deployment start this program
+    sys.exit(main())

@@ -35,11 +35,6 @@ class Results:
     """
 
     def __init__(self, home: str | Path) -> None:
-        """Open the catalog of a home.
-
-        Raises:
-          SpecError: if the home has no catalog.
-        """
         from catalog.queries import connect
         from tasks.mending import mended
 
@@ -48,9 +43,7 @@ class Results:
     def sql(self, query: str, **parameters: Any) -> DuckDBPyRelation:
         """Run SQL over the views of the catalog, and over data frames of the caller by their names.
 
-        Args:
-          query: any statement of DuckDB.
-          **parameters: values of the statement's `$name` parameters.
+        The parameters are the values of the statement's `$name` parameters.
         """
         return self._connection.sql(query, params=parameters or None)
 
@@ -146,9 +139,6 @@ def plan(study: str | Path, select: str = "", **execution: Any) -> dict[str, Any
       study: name of a shipped study, or path of a study file.
       select: "axis=value,..." to keep only matching cells.
       **execution: keys of an execution file, such as `home`, `plugin_folders` or `slots`.
-
-    Raises:
-      SpecError: if the request is wrong.
     """
     from lce.views.planning import as_json, inspect_study
 
@@ -160,13 +150,9 @@ def run(study: str | Path, select: str = "", **execution: Any) -> Results:
 
     The run is a process of its own, so that a notebook can start and interrupt it.
 
-    Args:
-      study: name of a shipped study, or path of a study file.
-      select: "axis=value,..." to compute only matching cells.
-      **execution: keys of an execution file, such as `home`, `plugin_folders` or `slots`.
+    The arguments are those of `plan`.
 
     Raises:
-      SpecError: if a key of `execution` is unknown or its value is wrong.
       ProcessFailedError: if the run ends with an exit code other than 0; its output says why.
     """
     settings = _execution(execution)
@@ -196,7 +182,6 @@ def _execution(given: dict[str, Any]) -> Execution:
 
 
 def _echoed(command: Sequence[str], settings: Execution) -> tuple[int, str]:
-    """Run a command, print its output line by line, and return exit code and last line."""
     environment = {**for_child(os.environ), "LCE_HOME": str(settings.home)}
     last = ""
     with subprocess.Popen(

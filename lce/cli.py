@@ -24,83 +24,59 @@ import typer
 
 from flows.process_end import ProcessEnd
 from flows.terminal import say
-from lce.commands.keeping import certify, export, gc, import_, lock, pack, verify
-from lce.commands.plugins import (
-    benchmarks,
-    check,
-    corpora,
-    fetch,
-    methods,
-    models,
-    new,
-    recipes,
-    schema,
-)
-from lce.commands.results import catalog, claims, dashboard, diff, prompt, rebuild, report, sql
-from lce.commands.rope import rope
-from lce.commands.services import doctor, down, up
-from lce.commands.studies import join, plan, run, status, watch, worker
+from lce.commands import keeping, plugins, results, rope, services, studies
+from lce_core import errors
 from lce_core.environment import restrict
-from lce_core.errors import (
-    DefectError,
-    LceError,
-    ProcessFailedError,
-    RunEndedError,
-    ServiceError,
-    StoreError,
-    StudyIncompleteError,
-    WorkerLostError,
-)
 from lce_core.terminal import guard_terminal
 
 GROUPS: dict[str, dict[Callable[..., Any], str]] = {
     "Run a study": {
-        run: "lce run toy --select method=yarn,method=pi",
-        worker: "lce worker toy --data-folder pg19=/shared/books",
-        join: "lce join accelerate.yaml --machine-rank 1",
-        plan: "lce plan toy --power",
-        status: "lce status toy",
-        watch: "lce watch toy",
+        studies.run: "lce run toy --select method=yarn,method=pi",
+        studies.worker: "lce worker toy --data-folder pg19=/shared/books",
+        studies.join: "lce join accelerate.yaml --machine-rank 1",
+        studies.plan: "lce plan toy --power",
+        studies.status: "lce status toy",
+        studies.watch: "lce watch toy",
     },
     "Read results": {
-        report: "lce report toy --format md",
-        claims: "lce claims toy --method yarn",
-        sql: 'lce sql "SELECT * FROM overview" --format csv',
-        catalog: "lce catalog --parquet tables",
-        diff: "lce diff lce-home other-home --study toy",
-        prompt: "lce prompt CELL 0",
-        dashboard: "lce dashboard --port 8501",
+        results.report: "lce report toy --format md",
+        results.claims: "lce claims toy --method yarn",
+        results.sql: 'lce sql "SELECT * FROM overview" --format csv',
+        results.catalog: "lce catalog --parquet tables",
+        results.diff: "lce diff lce-home other-home --study toy",
+        results.prompt: "lce prompt CELL 0",
+        results.dashboard: "lce dashboard --port 8501",
     },
     "Keep and check results": {
-        lock: "lce lock toy --file toy.lock",
-        verify: "lce verify toy --sample 5%",
-        gc: "lce gc --dry-run",
-        export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
-        certify: "lce certify yarn-s0 --with vllm --with llama.cpp",
-        pack: "lce pack toy --out parcels",
-        import_: "lce import results/*.tar.gz",
+        keeping.lock: "lce lock toy --file toy.lock",
+        keeping.verify: "lce verify toy --sample 5%",
+        keeping.gc: "lce gc --dry-run",
+        keeping.export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
+        keeping.certify: "lce certify yarn-s0 --with vllm --with llama.cpp",
+        keeping.pack: "lce pack toy --out parcels",
+        keeping.import_: "lce import results/*.tar.gz",
     },
     "Servers": {
-        up: "lce up --port 4200",
-        down: "lce down",
-        doctor: "lce doctor",
+        services.up: "lce up --port 4200",
+        services.down: "lce down",
+        services.doctor: "lce doctor",
     },
     "Methods, benchmarks, models and text": {
-        methods: "lce methods --json",
-        benchmarks: "lce benchmarks --markdown",
-        models: "lce models",
-        corpora: "lce corpora",
-        recipes: "lce recipes --markdown",
-        schema: "lce schema",
-        fetch: "lce fetch smollm2_135m_q4",
-        new: "lce new method root",
-        check: "lce check plugins",
+        plugins.methods: "lce methods --json",
+        plugins.benchmarks: "lce benchmarks --markdown",
+        plugins.models: "lce models",
+        plugins.corpora: "lce corpora",
+        plugins.recipes: "lce recipes --markdown",
+        plugins.schema: "lce schema",
+        plugins.fetch: "lce fetch smollm2_135m_q4",
+        plugins.new: "lce new method root",
+        plugins.check: "lce check plugins",
     },
 }
 """Commands by task, in the order of `lce --help`, each with an example for its own help."""
 SUBCOMMANDS = {
-    rebuild: ("rebuild", "Keep and check results"),
-    rope: ("rope", "Methods, benchmarks, models and text"),
+    results.rebuild: ("rebuild", "Keep and check results"),
+    rope.rope: ("rope", "Methods, benchmarks, models and text"),
 }
 
 app = typer.Typer(
@@ -137,21 +113,19 @@ def _options(
 
 
 INFRASTRUCTURE = (
-    ServiceError,
-    StoreError,
-    WorkerLostError,
-    RunEndedError,
-    ProcessFailedError,
-    DefectError,
+    errors.ServiceError,
+    errors.StoreError,
+    errors.WorkerLostError,
+    errors.RunEndedError,
+    errors.ProcessFailedError,
+    errors.DefectError,
 )
-"""Errors of servers, workers, the store or lce itself; they lead to exit code 3."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns KeyboardInterrupt into SystemExit with this code."""
 
 
 def main() -> None:
-    """Run the command line; print an error as one message, and exit with a code of the module."""
     restrict(os.environ)
     # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -164,13 +138,13 @@ def main() -> None:
         code = ended.code
         if code == INTERRUPTED:
             say("lce: interrupted; the same command continues where it stopped", err=True)
-    except LceError as error:
-        say(f"lce: {error}", err=True)
-        code = exit_code(error)
     except Exception as error:  # noqa: BLE001 - users get a message, never a traceback
-        explained = _explained(error)
-        say(f"lce: {explained}", err=True)
-        code = exit_code(explained)
+        from flows.settings import home_path
+        from lce_core.store.failures import explained
+
+        shown = error if isinstance(error, errors.LceError) else explained(error, home_path())
+        say(f"lce: {shown}", err=True)
+        code = exit_code(shown)
     if end.skips_handlers:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -178,15 +152,8 @@ def main() -> None:
     sys.exit(code)
 
 
-def _explained(error: Exception) -> LceError:
-    from flows.settings import home_path
-    from lce_core.store.failures import explained
-
-    return explained(error, home_path())
-
-
-def exit_code(error: LceError) -> int:
-    if isinstance(error, StudyIncompleteError):
+def exit_code(error: errors.LceError) -> int:
+    if isinstance(error, errors.StudyIncompleteError):
         return 1
     if isinstance(error, INFRASTRUCTURE):
         return 3

@@ -6,8 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +42,6 @@ _CLIENT = {
 def run_study(
     study: str, execution: Execution, options: RunOptions, end: ProcessEnd | None = None
 ) -> None:
-    """Compute the missing cells of a study in this process, then print the results table.
-
-    Raises:
-      SpecError: if the request is wrong; nothing was computed.
-      StoreError: if the disk is full.
-      ServiceError: if the Prefect server does not start or does not register the run.
-      StudyIncompleteError: if some cells failed; the results table was printed.
-    """
     tell = Terminal(stderr=True, highlight=False)
     (work,) = preflight([study], execution, options)
     plan, home = work.request.plan, execution.home
@@ -61,14 +52,13 @@ def run_study(
         _record(work, home)
         return
     tell.print(f"{name}: {len(plan.cells):,} cells; starting Prefect's server")
-    note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
     with temporary_server(home) as server:
         if server.secret:  # the user's settings are for other servers
             for name in [name for name in os.environ if name.startswith("PREFECT_")]:
                 del os.environ[name]
         os.environ.update(client_settings(home, server.url, server.secret), **_CLIENT)
         try:
-            result = _result(work, options, server, note, end or ProcessEnd())
+            result = _result(work, options, server, end or ProcessEnd())
         except StudyIncompleteError:
             show_results(plan, home, Terminal())
             raise
@@ -88,27 +78,33 @@ def _record(work: Work, home: Path) -> None:
 
 
 def _show(plan: StudyPlan, home: Path, computed: int, cells: Mapping[str, int]) -> None:
-    """Print the results table, the counts of steps and cells, and the next commands."""
+    from tasks.tracking import pages_of
+
     show_results(plan, home, Terminal())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(cells.items()))
-    Terminal().print(f"{plan.study.study}: {computed} steps computed; cells: {counts}")
-    _show_next(plan.study.study, home)
+    study = plan.study.study
+    Terminal().print(f"{study}: {computed} steps computed; cells: {counts}")
+    pages = pages_of(home, study)
+    where = "MLflow UI and Prefect UI on this machine"
+    if pages:
+        charts = f"{'MLflow' if pages.team else 'then'} {pages.methods}"
+        where = f"{'Prefect UI' if pages.team else where}; {charts}"
+    command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
+    with contextlib.suppress(ValueError):
+        command = str(Path(command).relative_to(Path.cwd()))
+    suggested = (
+        (f"report {study}", "one HTML page with tables and curves"),
+        ('sql "FROM overview"', "any question over the views of the catalog"),
+        ("up", where),
+    )
+    lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in suggested)
+    Terminal().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)
 
 
 def _result(
-    work: Work,
-    options: RunOptions,
-    server: TemporaryServer,
-    note: Callable[[str], None],
-    end: ProcessEnd,
+    work: Work, options: RunOptions, server: TemporaryServer, end: ProcessEnd
 ) -> dict[str, Any]:
-    """Run the flow and return its result, even if the Prefect server dies during the run.
-
-    Raises:
-      LceError: if the flow raises it.
-      StoreError: if the disk is full.
-      ServiceError: if the server died `MAX_STARTS` times before it registered the run.
-    """
+    """Run the flow and return its result, even if the Prefect server dies during the run."""
     import flows.study  # noqa: F401 - takes seconds, in which the server starts
 
     try:
@@ -116,18 +112,23 @@ def _result(
             server.wait_ready()
             run = RunContext([work])
             try:
-                result = _attempt(run, options, server, note)
+                result = _attempt(run, options, server)
             finally:
                 end.skips_handlers |= run.pool.head.is_lost
             if result is not None:
                 return result
-        raise _never_registered(server)
+        raise ServiceError(
+            f"Prefect's server at {server.url}",
+            "no answer",
+            "a server that answers until the run is registered",
+            f"read {server.log}, then run the same command again; finished steps are in the store",
+        )
     finally:
         end.skips_handlers |= not server.answers()
 
 
 def _attempt(
-    run: RunContext, options: RunOptions, server: TemporaryServer, note: Callable[[str], None]
+    run: RunContext, options: RunOptions, server: TemporaryServer
 ) -> dict[str, Any] | None:
     """Call the flow once and return its result; None if the server died before the flow began."""
     from prefect.exceptions import Abort, ObjectNotFound
@@ -156,10 +157,23 @@ def _attempt(
             raise
         if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
             report_cancelled(outcome.flow_run)
-        raise _ended_in_prefect(server, outcome.ended_in_prefect) from None
+        raise ServiceError(
+            f"the flow run at {server.url}",
+            f"a run {outcome.ended_in_prefect or 'cancelled or deleted'} in Prefect while the study"
+            " ran",
+            "a flow run that exists until the study finishes",
+            "run the same command again: finished steps are in the store and are not recomputed",
+        ) from None
     except Exception as error:
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
-            raise _refused(server) from None
+            raise ServiceError(
+                f"Prefect's server at {server.url}",
+                "a refusal of this run's credentials (HTTP 401 or 403)",
+                "a server that accepts these credentials",
+                "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for this server, or unset"
+                " PREFECT_API_URL, so that `lce run` starts its own server; finished steps are in"
+                " the store",
+            ) from None
         # Prefect's database is on the same disk, but its errors do not say that the disk is full.
         if shutil.disk_usage(home).free < FULL_BYTES:
             raise disk_full(home, str(error)) from error
@@ -167,55 +181,10 @@ def _attempt(
             raise
         # Only the connection failed. If the flow's body finished, use the outcome it recorded.
         if outcome.error is not None or outcome.result is not None:
-            note(f"Prefect's server at {server.url} died: its UI does not show that the run ended.")
+            text = (
+                f"Prefect's server at {server.url} died: its UI does not show that the run ended."
+            )
+            Terminal(stderr=True, highlight=False).print(text, style="yellow", soft_wrap=True)
         if outcome.error:
             raise outcome.error from None
         return outcome.result
-
-
-def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
-    return ServiceError(
-        f"the flow run at {server.url}",
-        f"a run {how or 'cancelled or deleted'} in Prefect while the study ran",
-        "a flow run that exists until the study finishes",
-        "run the same command again: finished steps are in the store and are not recomputed",
-    )
-
-
-def _refused(server: TemporaryServer) -> ServiceError:
-    return ServiceError(
-        f"Prefect's server at {server.url}",
-        "a refusal of this run's credentials (HTTP 401 or 403)",
-        "a server that accepts these credentials",
-        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for this server, or unset PREFECT_API_URL,"
-        " so that `lce run` starts its own server; finished steps are in the store",
-    )
-
-
-def _never_registered(server: TemporaryServer) -> ServiceError:
-    return ServiceError(
-        f"Prefect's server at {server.url}",
-        "no answer",
-        "a server that answers until the run is registered",
-        f"read {server.log}, then run the same command again; finished steps are in the store",
-    )
-
-
-def _show_next(study: str, home: Path) -> None:
-    from tasks.tracking import pages_of
-
-    pages = pages_of(home, study)
-    where = "MLflow UI and Prefect UI on this machine"
-    if pages:
-        charts = f"{'MLflow' if pages.team else 'then'} {pages.methods}"
-        where = f"{'Prefect UI' if pages.team else where}; {charts}"
-    command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
-    with contextlib.suppress(ValueError):
-        command = str(Path(command).relative_to(Path.cwd()))
-    suggested = (
-        (f"report {study}", "one HTML page with tables and curves"),
-        ('sql "FROM overview"', "any question over the views of the catalog"),
-        ("up", where),
-    )
-    lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in suggested)
-    Terminal().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)

@@ -1,7 +1,6 @@
 """Serve the dashboard until Ctrl-C or SIGTERM: `python -m dashboards.app`.
 
-`lce dashboard` replaces its own process by this one. If the request is wrong, the program prints
-one message and exits with code 2. Nothing connects to other machines.
+`lce dashboard` replaces its own process by this one. Nothing connects to other machines.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ OPTIONS: dict[str, Any] = {
     "logger.hideWelcomeMessage": True,
     "logger.level": "warning",
 }
-"""Streamlit configuration, which overrides the user's config.toml."""
 
 
 def main() -> int:
@@ -59,15 +57,7 @@ def main() -> int:
 
 
 def serve(catalog: Path, port: int, secret: str) -> None:
-    """Serve the dashboard until SIGINT or SIGTERM.
-
-    Args:
-      catalog: path of the catalog, which may be replaced at any time.
-      secret: token that every request must carry.
-
-    Raises:
-      SpecError: if Streamlit is not installed, or the catalog is damaged.
-    """
+    """Serve the dashboard; each request must carry `secret`, and the catalog may be replaced."""
     require_streamlit()
     if catalog.exists():
         open_catalog(catalog).close()
@@ -88,7 +78,6 @@ def serve(catalog: Path, port: int, secret: str) -> None:
 
 
 def require_streamlit(module: str = "streamlit") -> None:
-    """Raise a SpecError unless the module is installed."""
     if importlib.util.find_spec(module) is None:
         raise SpecError(
             "lce dashboard",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from dashboards.contents import REPORT, Row, queries_of, select
 from dashboards.families import Variant
 
 _QUERIES = {**REPORT, **queries_of(Path(__file__).with_name("dashboard.sql"))}
-_MAX_CACHED_RESULTS = 64
 
 
 @dataclass(frozen=True)
@@ -30,15 +28,10 @@ class Catalog:
 
     path: Path
 
-    def written(self) -> datetime:
-        """Return the catalog's modification time in UTC."""
-        return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
-
     def summaries(self, study: str) -> tuple[Summary, ...]:
         return _summaries(self.path, self._stamp(), study)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
-        """Run the query `name` of `dashboard.sql` or else of `dashboards/report.sql`."""
         return list(_answer(self.path, self._stamp(), name, tuple(parameters.items())))
 
     def _stamp(self) -> tuple[int, ...] | None:
@@ -46,7 +39,7 @@ class Catalog:
         return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-@functools.lru_cache(maxsize=_MAX_CACHED_RESULTS)
+@functools.lru_cache(maxsize=64)
 def _answer(
     path: Path, stamp: tuple[int, ...] | None, name: str, parameters: tuple[tuple[str, Any], ...]
 ) -> tuple[Row, ...]:
@@ -70,23 +63,18 @@ class Chosen:
     study: str
     base_model: str
     facts: Row
-    """The study's row of the view `studies` for this base model."""
+    """Row of the view `studies`."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
-        """Run the query `name` for the study; return the rows of the base model.
-
-        If the query has no column `base_model`, return all rows.
-        """
+        """Run a query; return the rows of the base model, or all if they have no such column."""
         found = self.catalog.rows(name, study=self.study, **more)
         return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
 
     def variants(self) -> list[Variant]:
-        """Return all variants (method, frozen or tuned) in the study's order."""
         return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
 
 
 def choose(catalog: Catalog) -> Chosen | None:
-    """Draw the pickers of study and base model; return the choice, or None if no study exists."""
     known = catalog.rows("all_studies")
     if not known:
         return None

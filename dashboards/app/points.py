@@ -1,8 +1,6 @@
-"""Aggregate cells into chart points.
+"""Aggregate cells into chart points: means over all cells with equal values of the dimensions.
 
-A point is the mean over all cells with the same values of the dimensions that the chart shows. A
-mean is drawn only if all its planned cells are done. `Points.uneven` warns that points are means
-over different tasks, seeds or lengths and therefore not comparable.
+A mean is drawn only if all its planned cells are done.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ DIMENSIONS = {
     "seed": "seed",
     "train_length": "training length (tokens)",
 }
-"""Name to display for each dimension of cells by which a chart can distinguish points."""
 COSTS = {"seconds": "seconds per cell", "tokens": "tokens per cell", "flops": "FLOPs per cell"}
 _PARTS = ("benchmark", "task", "seed", "eval_length")
 
@@ -40,7 +37,6 @@ class Measure:
 
     @property
     def is_logarithmic(self) -> bool:
-        """True if the measure needs a logarithmic axis: a perplexity or a cost."""
         return self.unit == "perplexity" or self.benchmark is None
 
 
@@ -49,16 +45,12 @@ class Points:
     """The points of a chart, and the points that are left out because cells are unfinished."""
 
     drawn: list[dict[str, Any]]
-    """One dict per point: the values of its dimensions, `y`, `num_cells` (the number of cells over
-    which `y` is a mean), and `x` if the horizontal axis is a measure."""
+    """The values of the dimensions, `y`, `num_cells`, and `x` if that axis is a measure."""
     gaps: list[dict[str, Any]]
-    """The values of the dimensions of each point that is left out."""
     uneven: bool
-    """True if some points are means over different tasks, seeds or lengths than others."""
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
-    """Return the measures of rows of the query `cell_scores`: default metrics, others, costs."""
     found: dict[tuple[str, str], tuple[bool, Measure]] = {}
     for row in rows:
         if (metric := row["metric"]) is not None:
@@ -73,13 +65,7 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
 
 
 def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
-    """Return one point, a mean over cells, for each combination of values of the dimensions.
-
-    Args:
-      rows: rows of the query `cell_scores`.
-      by: dimensions that distinguish points, keys of `DIMENSIONS`.
-      x: measure on the horizontal axis; None if that axis is a dimension.
-    """
+    """Return one point, a mean over cells, for each combination of values of dimensions."""
     # A cost drawn against a score covers only the cells of that score's benchmark.
     shared = {one.benchmark for one in (x, y) if one and one.benchmark}
     own = {
@@ -90,22 +76,19 @@ def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None
     ys = _means(own[y], by, y)
     xs = _means(own[x], by, x) if x else {}
     drawn, parts, gaps = [], set(), []
-    for key, mean in ys.items():
-        across = xs.get(key)
-        if mean.value is None or (x and (across is None or across.value is None)):
-            gaps.append(dict(zip(by, key, strict=True)))
+    for key, (mean, num_cells, own_parts) in ys.items():
+        point = dict(zip(by, key, strict=True))
+        across, *_ = xs.get(key, (None,))
+        if mean is None or (x and across is None):
+            gaps.append(point)
             continue
-        point = dict(zip(by, key, strict=True)) | {"y": mean.value, "num_cells": mean.num_cells}
-        drawn.append(point | ({"x": across.value} if across else {}))
-        parts.add(mean.parts)
+        drawn.append({**point, "y": mean, "num_cells": num_cells, **({"x": across} if x else {})})
+        parts.add(own_parts)
     return Points(drawn, gaps, len(parts) > 1)
 
 
-@dataclass(frozen=True)
-class _Mean:
-    value: float | None
-    num_cells: int
-    parts: frozenset[tuple[Any, ...]]
+_Mean = tuple[float | None, int, frozenset[tuple[Any, ...]]]
+"""Mean of cells, their number, and their benchmarks, tasks, seeds and lengths."""
 
 
 def _means(
@@ -122,17 +105,14 @@ def _means(
         known = [value for value in cells.values() if value is not None]
         parts = frozenset(tuple(measured[cell][0][name] for name in others) for cell in cells)
         mean = sum(known) / len(known) if len(known) == len(cells) else None
-        found[key] = _Mean(mean, len(cells), parts)
+        found[key] = mean, len(cells), parts
     return found
 
 
 def _measured(
     rows: Sequence[Row], measure: Measure
 ) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
-    """Return a row and the value of the measure for each planned cell to which it applies.
-
-    The keys are the cells' values of the dimensions. The value is None if the cell is not done.
-    """
+    """Return a row and a value for each planned cell of the measure; None if not done."""
     scored = measure.benchmark is not None
     rows = [row for row in rows if not scored or row["benchmark"] == measure.benchmark]
     # A metric may exist for some tasks only. Rows of unfinished cells have no metric, so take
@@ -153,5 +133,4 @@ def _measured(
 
 
 def dimension(row: Row, name: str) -> Any:
-    """Return a row's value of a dimension; for "variant", the label, such as "pi tuned"."""
     return Variant.of(row).label if name == "variant" else row[name]

@@ -11,7 +11,7 @@ import streamlit as st
 
 from catalog.mlflow_pages import pages_of
 from dashboards.app.catalog import Catalog, Chosen, choose
-from dashboards.app.theme import PAGE
+from dashboards.app.tables import PAGE
 from dashboards.app.views import against, answers, explorer, findings, matrix, printed, questions
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -47,8 +47,11 @@ def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None
         with st.sidebar:
             chosen = choose(catalog) if catalog.path.is_file() else None
             _age(catalog)
-            if chosen is not None:
-                _mlflow(catalog, chosen.study)
+            if chosen and (pages := pages_of(catalog.path.parent, chosen.study)):
+                st.link_button(
+                    "Methods in MLflow", pages.methods, help="Works while `lce up` runs."
+                )
+                st.link_button("Seeds in MLflow", pages.seeds, help="Works while `lce up` runs.")
         if chosen is None:
             _waiting(catalog)
             return
@@ -63,14 +66,13 @@ def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None
 def _age(catalog: Catalog) -> None:
     if not catalog.path.is_file():
         return
-    written = catalog.written()
+    written = datetime.fromtimestamp(catalog.path.stat().st_mtime, UTC)
     seconds = max(0.0, (datetime.now(UTC) - written).total_seconds())
     st.caption(f"Catalog of {written:%Y-%m-%d %H:%M:%S} UTC, {formats.duration(seconds)} old")
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def _waiting(catalog: Catalog) -> None:
-    """Say what is missing, and show the page as soon as the catalog has a study."""
     if catalog.path.is_file() and catalog.rows("all_studies"):
         st.rerun()
     st.info(
@@ -78,10 +80,3 @@ def _waiting(catalog: Catalog) -> None:
         " progress. If results exist already, `lce rebuild catalog` builds the catalog:"
     )
     st.code(str(catalog.path), language=None)
-
-
-def _mlflow(catalog: Catalog, study: str) -> None:
-    pages = pages_of(catalog.path.parent, study)
-    if pages is not None:
-        st.link_button("Methods in MLflow", pages.methods, help="Works while `lce up` runs.")
-        st.link_button("Seeds in MLflow", pages.seeds, help="Works while `lce up` runs.")

@@ -1,16 +1,32 @@
-"""Show rows as tables: selected columns with readable headers."""
+"""Tables with selected columns, and the report's colours for charts in either theme."""
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
+import altair as alt
 import streamlit as st
 
 from catalog.formatting import is_numeric
+from catalog.palette import Look
 from dashboards.contents import Row
 from lce_core import formats
 
+_CSS = Path(__file__).parents[1] / "page" / "figures.css"
+NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
+"""By default Vega omits labels that would overlap."""
+PAGE = """<style>
+.stMainBlockContainer {padding: 4rem 2rem} /* the fixed header is 3.75rem high */
+[data-testid="stHeading"] h2 {font-size: 1.75rem}
+[data-testid="stHeading"] h3 {font-size: 1.35rem}
+[data-testid="stCaptionContainer"] {opacity: 1}
+[data-testid="stCaptionContainer"] p {color: color-mix(in srgb, currentColor 78%, transparent)}
+</style>"""
+"""CSS of all pages: less padding, smaller headings, and captions with more contrast."""
 ROW_PIXELS, HEAD_PIXELS, MOST_PIXELS = 35, 38, 420
 
 
@@ -20,14 +36,9 @@ def table(
     key: str,
     on_select: Literal["rerun", "ignore"] = "ignore",
 ) -> int | None:
-    """Show rows as a table and return the index of the selected row; None if no row is selected.
+    """Show rows as a table, always literally, and return the index of the selected row.
 
-    Text is displayed literally, never as Markdown.
-
-    Args:
-      columns: the columns to show, in this order: a header by column name. The column `answers`
-        holds addresses.
-      on_select: "rerun" lets the viewer select a row, and reruns the page at a selection.
+    The column `answers` holds addresses. With on_select="rerun" a selection reruns the page.
     """
     shown = [{head: row[column] for column, head in columns.items()} for row in rows]
     config: dict[str, Any] = {}
@@ -56,17 +67,35 @@ def table(
 
 
 def p_text(row: Row) -> str:
-    """Return the p-value or q of a comparison; "" if it is not measured.
-
-    As a number, Streamlit would show 0.0000001781 without its leading digits.
-    """
+    """Return p or q as text, because as a number Streamlit would cut 0.0000001781."""
     if row["p_adjusted"] is None:
         return ""
     return formats.p_value(row["p_adjusted"], row["family"])
 
 
 def text_of(value: object) -> str:
-    """Format a value for display: floats rounded, integers with thousands separators."""
     if isinstance(value, float):
         return formats.score(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def is_dark() -> bool:
+    return st.context.theme.type == "dark"
+
+
+def colour(name: str) -> str:
+    return palettes()[is_dark()][name]
+
+
+def of_look(look: Look) -> str:
+    return look.dark if is_dark() else look.light
+
+
+@functools.cache
+def palettes() -> tuple[dict[str, str], dict[str, str]]:
+    light, dark = _CSS.read_text(encoding="utf-8").split(
+        "@media screen and (prefers-color-scheme: dark)"
+    )
+    of_light = dict(re.findall(r"--([\w-]+): (#\w+);", light))
+    of_dark = dict(re.findall(r"--([\w-]+): (#\w+);", dark.split("\n}\n")[0]))
+    return of_light, {**of_light, **of_dark}

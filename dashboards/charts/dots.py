@@ -19,13 +19,11 @@ _WIDE_RANGE = 5.0
 
 
 Panel = Sequence[Row]
-"""Methods on one benchmark at one length: `method`, `frozen`, `value`, `unit` and interval."""
 
 
 def dots_svg(
     title: str, panels: Sequence[Panel], order: Sequence[Variant], looks: Mapping[str, Look]
 ) -> str:
-    """Return the chart as an `<svg>` element: panels from left to right, methods from the top."""
     wide = min(MOST, (WIDTH - NAMES) / len(panels) - GAP)
     width = NAMES + len(panels) * (wide + GAP)
     base = TOP + ROW * len(order)

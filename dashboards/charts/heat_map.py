@@ -44,7 +44,6 @@ class HeatMap:
     """Adjacent columns: the lengths in tokens of each benchmark."""
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
-    """The fields, by (variant, benchmark, length in tokens)."""
     won: Mapping[Variant, float]
     """Share (0 to 1) of comparisons that each method wins, for an extra column; empty for none."""
     trained: int | None
@@ -58,7 +57,6 @@ class HeatMap:
 
     @property
     def width(self) -> float:
-        """Total width in pixels."""
         _, _, right = _columns(self)
         return right + (GAP + WON if self.won else 0)
 
@@ -66,7 +64,12 @@ class HeatMap:
 def heat_map_svg(shown: HeatMap) -> str:
     places, lines, _ = _columns(shown)
     right = shown.width
-    parts = [*_heads(shown, places)]
+    parts = []
+    for block, lengths in shown.blocks.items():
+        parts.append(text(block, places[block, lengths[0]] + 2, 14, "head"))
+        for length in lengths:
+            at = places[block, length] + FIELD / 2
+            parts.append(text(f"{length:,}", at, TOP - 8, "tick middle"))
     if shown.won:
         parts.append(text("won", right - WON / 2, TOP - 8, "tick middle"))
     y = TOP
@@ -85,17 +88,13 @@ def heat_map_svg(shown: HeatMap) -> str:
 
 
 def ramp_html(worst: str, best: str) -> Markup:
-    """Return a legend of the colour scale, from the colour of the worst score to the best one's."""
     steps = Markup("").join(Markup('<i class="h{}"></i>').format(step) for step in range(STEPS + 1))
     ramp = Markup('<span class="ramp">{} <span aria-hidden="true">{}</span> {}</span>')
     return ramp.format(worst, steps, best)
 
 
 def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
-    """Return the x in pixels of the columns, of the trained-context lines and of the right edge.
-
-    Each column's left edge is given by (block name, length).
-    """
+    """Return the left edges of the columns, the lines at the trained context, and the end."""
     places, lines, x = {}, [], shown.left
     for block, lengths in shown.blocks.items():
         for number, length in enumerate(lengths):
@@ -109,16 +108,6 @@ def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float],
         x = max(x, places[block, lengths[0]] + len(block) * LETTER_OF_HEAD)
         x += GAP
     return places, lines, x - GAP
-
-
-def _heads(shown: HeatMap, places: Mapping[tuple[str, int], float]) -> list[str]:
-    parts = []
-    for block, lengths in shown.blocks.items():
-        parts.append(text(block, places[block, lengths[0]] + 2, 14, "head"))
-        for length in lengths:
-            at = places[block, length] + FIELD / 2
-            parts.append(text(f"{length:,}", at, TOP - 8, "tick middle"))
-    return parts
 
 
 def _row(
@@ -161,12 +150,7 @@ def depth_grid_svg(
     depths: Sequence[float],
     values: Mapping[tuple[int, float], float],
 ) -> str:
-    """Return a small heat map of one method: needles found by length (across) and depth (down).
-
-    Args:
-      depths: The depths in %, one per row; 0 is the start of the text, 100 its end.
-      values: Share of needles found, 0 to 1, by (length, depth).
-    """
+    """Return a heat map of one method: share of needles found by length (across) and depth in %."""
     whose = row_data(one)
     wide = (GRID_WIDTH - GRID_LEFT) / len(lengths)
     base = GRID_TOP + GRID_HEIGHT * len(depths)

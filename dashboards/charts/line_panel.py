@@ -1,7 +1,7 @@
 """Line charts: the points of each method, and a panel as SVG with coloured lines.
 
-The base model's line is grey. All panels of a figure share their axes. If seeds are missing at a
-point, the line is interrupted there, and a small cross shows the mean over the finished seeds.
+If seeds are missing at a point, the line is interrupted there, and a small cross shows the mean
+over the finished seeds.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ CROSS = "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"
 
 @dataclass(frozen=True)
 class Line:
-    """Rows of one variant, sorted by `x`: a length or position in tokens, or a number of examples.
+    """Rows of one variant, sorted by `x`.
 
-    The value `y` of a point is a mean over all planned seeds or cells. A row without it is a gap,
-    which interrupts the line. The other columns are those of the query `scores`; a point needs only
-    `num_seeds` of them.
+    A row whose `y`, a mean over all planned seeds or cells, is None is a gap and interrupts the
+    line.
     """
 
     variant: Variant
@@ -59,18 +58,10 @@ class Line:
 
     @property
     def ys(self) -> list[float]:
-        """All y of `ends` and of whiskers."""
         return [y for _, y in self.ends] + [y for point in self.points for y in whisker(point)]
-
-    @property
-    def runs(self) -> list[list[Row]]:
-        """Groups of successive points that a line joins; each gap starts a new group."""
-        groups = itertools.groupby(self.rows, lambda row: row["y"] is None)
-        return [list(run) for is_gap, run in groups if not is_gap]
 
 
 def lines_of(rows: Sequence[Row], x: str, y: str) -> dict[Variant, Line]:
-    """Return a `Line` per variant, from rows with columns named `x` and `y`."""
     found: dict[Variant, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row[x]):
         found.setdefault(Variant.of(row), []).append({**row, "x": row[x], "y": row[y]})
@@ -85,7 +76,6 @@ def whisker(point: Row) -> tuple[float, float]:
 
 
 def seed_range(point: Row) -> tuple[float, float]:
-    """Return the lowest and the highest seed; the point itself if these are not known."""
     if "lowest" in point:
         return point["lowest"], point["highest"]
     return point["y"], point["y"]
@@ -96,7 +86,6 @@ class Axes:
     """Axes and labels that the panels of a figure share."""
 
     title: str
-    """Title of the figure."""
     x_name: str
     y_name: str
     landmarks: Mapping[str, int | None] = field(default_factory=dict)
@@ -106,26 +95,27 @@ class Axes:
     x_scale: Callable[[Sequence[float], float, float], scales.WithTicks] = scales.lengths
     log_y: bool = False
     marks: bool = True
-    """True to draw a mark at each point; False to draw only lines. Tooltips work in both cases."""
     counted: str = "seed"
     """Unit, in the singular, over which each point is a mean, for tooltips: "seed" or "cell"."""
-    xs: Sequence[float] = ()
-    """All x values of all panels. They determine the range of the x axis."""
-    ys: Sequence[float] = ()
-    """All y values of all panels, at least one. They determine the range of the y axis."""
-    legend_lines: int = 3
-    """Number of rows of the figure's longest legend. All panels reserve this height."""
 
 
 def line_panel_svg(
-    axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], looks: Mapping[str, Look]
+    axes: Axes,
+    name: str,
+    lines: Sequence[Line],
+    behind: Sequence[Line],
+    looks: Mapping[str, Look],
+    every: Sequence[Line],
+    legend_lines: int,
 ) -> str:
-    """Return the panel as an `<svg>` element, with the lines `behind` in grey."""
-    top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
+    """Return the panel, with the lines `behind` in grey; its figure has the lines `every`."""
+    top = LEGEND + LEGEND_LINE * legend_lines + 30
     base = top + PLOT
-    ys = [*axes.ys, *(level for level in axes.levels.values() if level is not None)]
+    xs = [float(x) for line in every for x, _ in line.ends]
+    ys = [y for line in every for y in line.ys]
+    ys += [level for level in axes.levels.values() if level is not None]
     make_y = scales.logarithmic if axes.log_y and min(ys) > 0 else scales.linear
-    x, x_ticks = axes.x_scale(axes.xs, LEFT + 8, WIDTH - RIGHT - 8)
+    x, x_ticks = axes.x_scale(xs, LEFT + 8, WIDTH - RIGHT - 8)
     y, y_ticks = make_y(ys, base, top)
     axes = replace(
         axes,
@@ -208,10 +198,13 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
     parts = [
         f'<g class="series {_classes(one)}" {colours(look)} data-series="{one.label}" {whose}>'
     ]
-    for run in line.runs:
+    # A line joins the points of a run; each gap starts a new run.
+    groups = itertools.groupby(line.rows, lambda row: row["y"] is None)
+    runs = [list(run) for is_gap, run in groups if not is_gap]
+    for run in runs:
         path = "L".join(f"{x(point['x']):g} {y(point['y']):g}" for point in run)
         parts.append(f'<path class="stroke" d="M{path}"/>')
-    for number, point in ((n, point) for n, run in enumerate(line.runs) for point in run):
+    for number, point in ((n, point) for n, run in enumerate(runs) for point in run):
         low, high = whisker(point)
         if axes.marks and low < high:
             cap = "m-3 0h6m-3 0"

@@ -33,13 +33,11 @@ SHAPES = (
 SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 """SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 GAP = 24.0
-"""Free space in pixels between the charts of a picture and around them."""
 _STYLE = Path(__file__).parents[1] / "page" / "figures.css"
 _SIZE = re.compile(r'^<svg [^>]*? width="([\d.]+)" height="([\d.]+)"')
 
 
 def row_data(one: Variant) -> str:
-    """Return the SVG attributes `data-method` and `data-frozen`, which identify the method."""
     return value_data(method=one.method, frozen=str(one.frozen).lower())
 
 
@@ -49,7 +47,6 @@ def colours(look: Look) -> str:
 
 
 def key_html(one: Variant, look: Look) -> Markup:
-    """Return an entry of an HTML legend: the method's mark and label."""
     return Markup(
         f'<span class="key look {weights_label(one.frozen)}" {colours(look)}'
         f' {row_data(one)}><svg width="12" height="12" viewBox="-6 -6 12 12"'
@@ -59,7 +56,6 @@ def key_html(one: Variant, look: Look) -> Markup:
 
 
 def dot(one: Variant, look: Look, at: tuple[float, float], facts: str, sentence: str) -> str:
-    """Return a method's mark at (x, y) in pixels, with attributes from `value_data`."""
     return (
         f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
         f' d="{SHAPES[look.shape]}" transform="translate({at[0]:g} {at[1]:g})"'
@@ -68,7 +64,6 @@ def dot(one: Variant, look: Look, at: tuple[float, float], facts: str, sentence:
 
 
 def ticked(across: WithTicks, up: WithTicks, left: float, right: float, base: float) -> list[str]:
-    """Return the x axis at the height `base`, and the ticks of both axes; all in pixels."""
     (x, x_ticks), (y, y_ticks) = across, up
     parts: list[str] = []
     for tick in y_ticks:
@@ -97,14 +92,9 @@ def tooltip(sentence: str) -> str:
 
 
 def text(words: str, x: float, y: float, kind: str = "", room: float | None = None) -> str:
-    """Return a `<text>` element.
+    """Return a `<text>` element; `room` squeezes a wider text into this width in pixels.
 
-    Args:
-      words: the text; it is escaped here.
-      x, y: position in pixels.
-      kind: CSS classes from `figures.css`, separated by spaces.
-      room: width in pixels into which wider text is squeezed; None for no limit. The text's width
-        is estimated as `LETTER` pixels per letter, which is right for small text only.
+    The width is estimated as `LETTER` pixels per letter, which is right for small text only.
     """
     wide = room is not None and len(words) * LETTER > room
     squeezed = f' textLength="{room:g}" lengthAdjust="spacingAndGlyphs"' if wide else ""
@@ -112,7 +102,6 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
 
 
 def opening(title: str, width: float, height: float, kind: str, facts: str = "") -> str:
-    """Return the opening `<svg>` tag. The page's SVG button names the saved file after `title`."""
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'
@@ -121,13 +110,6 @@ def opening(title: str, width: float, height: float, kind: str, facts: str = "")
 
 
 def picture(charts: Sequence[str]) -> str:
-    """Return one SVG document with all charts in a grid.
-
-    The SVG buttons of the HTML report save charts in the same form.
-
-    Args:
-      charts: `<svg>` elements of `dashboards.charts`; at least one.
-    """
     sizes = [(float(found[1]), float(found[2])) for found in map(_SIZE.match, charts) if found]
     wide, high = (max(side) for side in zip(*sizes, strict=True))
     columns = math.ceil(math.sqrt(len(charts)))

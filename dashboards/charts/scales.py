@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))
-"""First digits of the ticks of a logarithmic axis, from few ticks to many."""
 _LABEL = 40.0
 """Width in pixels that the label of a token count needs: "131,072" at 11 pixels."""
 
@@ -20,9 +19,7 @@ class Scale:
     low: float
     high: float
     start: float
-    """Pixel position of `low`."""
     end: float
-    """Pixel position of `high`."""
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
@@ -35,14 +32,14 @@ class Scale:
 
 
 WithTicks = tuple[Scale, list[float]]
-"""An axis, and the values of its ticks."""
 
 
 def linear(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a linear axis that contains all values and ends at ticks, and its ticks."""
     low, high = min(values), max(values)
     span = (high - low) or abs(high) or 1.0
-    step = _round_step(span / 4)
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= span / 4 * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
     ticks = [round(number * step, 12) for number in range(first, last + 1)]
@@ -61,8 +58,7 @@ def within(values: Sequence[float], start: float, end: float) -> WithTicks:
 def logarithmic(values: Sequence[float], start: float, end: float) -> WithTicks:
     """Return a logarithmic axis that extends 8 % beyond the values at each end, and its ticks.
 
-    Unequal distances between the ticks show that the axis is logarithmic. Three ticks are the
-    fewest with unequal distances.
+    Three ticks are the fewest whose unequal distances show that the axis is logarithmic.
     """
     low, high = min(values) / 1.08, max(values) * 1.08
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -77,10 +73,7 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 
 def lengths(values: Sequence[float], start: float, end: float) -> WithTicks:
-    """Return a logarithmic axis of token counts, and its ticks: the values themselves.
-
-    If the labels of the values would overlap, the ticks are powers of two.
-    """
+    """Return a logarithmic axis of token counts; the ticks are the values, or powers of two."""
     low, high = min(values), max(values)
     if low == high:
         low, high = low / 2, high * 2
@@ -94,10 +87,4 @@ def lengths(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 
 def name(words: str, scale: Scale) -> str:
-    """Return the title of an axis, which says so if the axis is logarithmic."""
     return f"{words}, log scale" if scale.logarithmic else words
-
-
-def _round_step(step: float) -> float:
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= step * 0.999)

@@ -43,7 +43,6 @@ def scatter_svg(
     looks: Mapping[str, Look],
     points: Mapping[Variant, Place],
 ) -> str:
-    """Return the chart as an `<svg>` element, with the (x, y) of at least one variant."""
     right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
     x, x_ticks = axes[0].scale([x for x, _ in points.values()], LEFT + 8, right - 8)
     y, y_ticks = axes[1].scale([y for _, y in points.values()], base - 8, TOP)
@@ -82,10 +81,7 @@ def _is_beaten(point: Place, points: Iterable[Place], axes: tuple[Axis, Axis]) -
 
 
 def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list[str]:
-    """Return labels for variants, each where it covers no mark or label.
-
-    A label for which there is no free space is omitted. The places are (x, y) in pixels.
-    """
+    """Return labels where they cover no mark or label; omit those without free space."""
     parts: list[str] = []
     taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in places.values()]
     for one in sorted(labelled, key=places.__getitem__):
@@ -93,23 +89,17 @@ def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list
         width = len(one.label) * LETTER
         left = x + 9 if x + 9 + width < WIDTH else x - 9 - width
         for below in STEPS_ASIDE:
-            box = (y + below - 9, y + below + 3, left, left + width)
-            inside = box[0] > TOP - 10 and box[1] < HEIGHT - BOTTOM
-            if inside and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                leader = (
-                    f"M{x:g} {y:g}L{left - 2 if left > x else left + width:g} {y + below - 4:g}"
-                )
+            upper, lower, right = y + below - 9, y + below + 3, left + width
+            is_free = upper > TOP - 10 and lower < HEIGHT - BOTTOM
+            if is_free and not any(
+                upper < end and start < lower and left < far and near < right
+                for start, end, near, far in taken
+            ):
+                taken.append((upper, lower, left, right))
+                leader = f"M{x:g} {y:g}L{left - 2 if left > x else right:g} {y + below - 4:g}"
                 parts.append(
                     f'<g {row_data(one)}><path class="leader" d="{leader}"/>'
                     f"{text(one.label, left, y + below, 'near')}</g>"
                 )
                 break
     return parts
-
-
-def _overlap(
-    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
-) -> bool:
-    """Return True if two boxes (top, bottom, left, right) overlap."""
-    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]

@@ -1,34 +1,24 @@
-"""The predictions in a study file (`expects`) and how each of their comparisons turned out.
-
-All numbers and outcomes are those of the view `expectations`.
-"""
+"""The predictions in a study file (`expects`), with outcomes of the view `expectations`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from dashboards.claims import wording
-from dashboards.contents import Row, rows_of
+from dashboards.contents import REPORT, Row, rows_of
 from dashboards.families import Variant
 from lce_core import formats
 
-if TYPE_CHECKING:
-    import duckdb
-
-_QUERIES = {
-    "trained": "SELECT base_model, trained_context FROM studies WHERE study = $study",
-    "rows": "FROM expectations WHERE study = $study AND entry IS NOT NULL",
-}
 _COUNTED = {
     "contradicted": "contradicted",
     "on_one_run": "decided on one training run only",
     "undecided": "undecided",
     "not_measured": "not measured",
 }
-"""Words for the columns `num_...` of the view `claims` other than `num_confirmed`."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +26,11 @@ class Comparison:
     """A predicted comparison of two methods, with its outcome."""
 
     outcome: str
-    """Outcome as the view `expectations` names it."""
     finding: str
     """The comparison with its difference, interval and p-value, and what the outcome rests on."""
 
     @property
     def text(self) -> str:
-        """Outcome and finding in one line, such as "confirmed: at 512 tokens, ..."."""
         return f"{self.outcome}: {self.finding}"
 
 
@@ -52,14 +40,13 @@ class Expectation:
 
     base_model: str
     number: int
-    """Number of the entry in the study file, counted from 1."""
+    """Counted from 1."""
     text: str
     comparisons: tuple[Comparison, ...]
     benchmarks: tuple[str, ...] = ()
     claim: str | None = None
     """Published claim that the entry tests; None if it tests the study's own hypothesis."""
     is_registered: bool = True
-    """True if it was registered before the study's first result."""
     results_before: int | None = None
     withdrawn_after: int | None = None
     blocked_by: int | None = None
@@ -67,22 +54,17 @@ class Expectation:
 
     @property
     def line(self) -> str:
-        """Number, text, summary and claim."""
         claim = f" (claim: {self.claim})" if self.claim else ""
         return f"{self.number}. {self.text.rstrip('.')}{claim}: {self.summary}"
 
     @property
     def summary(self) -> str:
-        """Number of comparisons by outcome, and notes on amendments."""
         notes = [counted([self])]
         if self.blocked_by is not None:
             notes.append(f"not tested, because expectation {self.blocked_by} is undecided")
         if not self.is_registered:
-            when = (
-                "at an unknown time"
-                if not self.results_before
-                else wording.stage(self.results_before)
-            )
+            before = self.results_before
+            when = wording.stage(before) if before else "at an unknown time"
             notes.append(f"added {when}, so exploratory")
         if self.withdrawn_after is not None:
             notes.append(f"withdrawn {wording.stage(self.withdrawn_after)}")
@@ -99,7 +81,6 @@ def counted(expected: Iterable[Expectation]) -> str:
 
 
 def outcomes_in_words(row: Row) -> str:
-    """Return "3 of 4 confirmed, 1 undecided" from the columns of the view `claims`."""
     numbers = [(row[f"num_{name}"], words) for name, words in _COUNTED.items()]
     return ", ".join(
         [
@@ -110,9 +91,9 @@ def outcomes_in_words(row: Row) -> str:
 
 
 def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
-    """Return the study's expectations for each base model, withdrawn ones last."""
-    found = rows_of(connection, study, _QUERIES)
-    trained = {row["base_model"]: row["trained_context"] for row in found["trained"]}
+    queries = {name: REPORT[name] for name in ("studies", "expectations")}
+    found = rows_of(connection, study, queries)
+    trained = {row["base_model"]: row["trained_context"] for row in found["studies"]}
 
     def place(row: Row) -> tuple[str, bool, int]:
         return row["base_model"], row["withdrawn_after"] is not None, row["entry"]
@@ -130,7 +111,9 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
             own[0]["withdrawn_after"],
             next((row["blocked_by"] + 1 for row in own if row["blocked_by"] is not None), None),
         )
-        for (base_model, _, entry), group in groupby(sorted(found["rows"], key=place), place)
+        for (base_model, _, entry), group in groupby(
+            sorted(found["expectations"], key=place), place
+        )
         for own in [list(group)]
     ]
 

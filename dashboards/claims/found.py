@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+import duckdb
 
 from dashboards.claims import wording
 from dashboards.contents import Row, rows_of
@@ -13,11 +15,7 @@ from lce_core import formats
 from lce_core.kinds import Kind
 from lce_core.study.variants import CONTROL
 
-if TYPE_CHECKING:
-    import duckdb
-
 BASE = Variant(CONTROL, True)
-"""The unmodified base model."""
 _KINDS = get_args(Kind)
 """Claims of text come first, those of learning last."""
 _TOPICS = ("base", "order", "length", "pair")
@@ -26,7 +24,6 @@ _SAME = (
     "eval_length", "task", "method", "frozen", "other_method", "other_frozen", "difference",
     "value", "p_adjusted", "family", "num_seeds", "smallest_detectable", "num_needed",
 )  # fmt: skip
-"""Columns of `paired_difference` that are fields of `Claim`."""
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
     "pairs": "FROM paired_difference WHERE study = $study",
@@ -41,7 +38,6 @@ Topic = Literal["base", "pair", "length", "order"]
 """
 Verdict = Literal["better", "the same", "undecided", "too few", "holds", "order", "no order found"]
 Trained = Mapping[str, int | None]
-"""Trained context in tokens by base model; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +74,8 @@ class Claim:
     """Comparisons that `p_adjusted` is corrected for: primary (predicted by the study file), short
     context (with the base model within its trained context) or exploratory."""
     num_samples: int | None = None
-    """Number of independent prompts or documents."""
     num_seeds: int | None = None
     smallest_detectable: float | None = None
-    """Smallest difference that the test detects with 80 % power."""
     num_needed: int | None = None
     """Number of training seeds or else of independent samples that would decide an undecided
     comparison with 80 % power, if the true difference equals the measured one."""
@@ -93,7 +87,6 @@ class Claim:
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
-    """Return every claim of a study, by base model, kind, benchmark, length and topic."""
     views = rows_of(connection, study, _QUERIES)
     trained = {row["base_model"]: row["trained_context"] for row in views["studies"]}
     kinds = {row["benchmark"]: row["kind"] for row in views["kinds"]}
@@ -115,7 +108,6 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
 
 
 def told_apart(found: Sequence[Claim]) -> list[Claim]:
-    """Prefix each sentence with its base model if the claims concern more than one."""
     if len({one.base_model for one in found}) < 2:
         return list(found)
     return [replace(one, text=f"with {one.base_model}, {one.text}") for one in found]
@@ -185,8 +177,8 @@ def _orders(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
 def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
     """Yield one claim per pair of methods; the better method is the subject of the sentence.
 
-    If neither is better, the subject is the method compared with the base model, or the method of
-    the first row.
+    If neither is better, the subject is the method compared with the base model, or that of the
+    first row.
     """
     several = _with_more_tasks(rows, "tasks")
     seen = set()
@@ -214,33 +206,39 @@ def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
 
 
 def _said(row: Row, several: bool) -> str:
-    """Return the result of a comparison as a clause, worded by the row's verdict."""
     ours, theirs = map(wording.named, Variant.pair(row))
-    what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
-    limit = row["smallest_detectable"]
-    detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
-    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_adjusted'], row['family'])}"
+    what, gap, unit = wording.measured(row, several), wording.gap(row), wording.unit(row)
+    samples = f"{row['num_clusters']:,} independent sample{'s'[: row['num_clusters'] != 1]}"
+    seeds = f"{row['num_seeds']} training seeds and " * (row["num_seeds"] > 1)
+    mean = f"mean over {seeds}{samples}"
+    evidence = f"{mean}; {formats.p_value(row['p_adjusted'], row['family'])}"
+    detectable = ""
+    if (limit := row["smallest_detectable"]) is not None:
+        detectable = f"; smallest detectable difference: {formats.rounded(limit)}{unit}"
     found = wording.needed(row) if row["difference"] else ""
     needed = f"; {found} would decide (80 % power)" if found else ""
     if row["verdict"] == "better":
         here = "in this study, " if row["family"] == "exploratory" else ""
+        run = " on this one training run" if row["generalises_to"] == "one training run" else ""
+        why = row["explained_by"]
         return (
-            f"{here}{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
-            f" {evidence}{' (exploratory)' if here else ''}{wording.explained(row)}"
+            f"{here}{ours} is better than {theirs}{run}: its {what} is {gap},"
+            f" {evidence}{' (exploratory)' if here else ''}"
+            f"{f'; the control prompts explain this ({why})' if why else ''}"
         )
     if row["verdict"] == "the same":
         return (
             f"{ours} and {theirs} are equal in {what}: the same score on each of"
-            f" {wording.independent_samples(samples)}{detectable}"
+            f" {samples}{detectable}"
         )
     if row["verdict"] == "too few":
         return (
-            f"{wording.too_few(samples)} to compare {ours} with {theirs}; on average over these,"
-            f" the {what} of {ours} is {gap}{needed}"
+            f"{samples} {'is' if row['num_clusters'] == 1 else 'are'} too few to compare {ours}"
+            f" with {theirs}; on average over these, the {what} of {ours} is {gap}{needed}"
         )
     if row["blocked_by"] is not None:
         detectable = ""
-        evidence = wording.averaged(row)
+        evidence = mean
         needed = f"; not tested, because expectation {row['blocked_by'] + 1} is undecided"
     return (
         f"undecided between {ours} and {theirs}: the {what} of {ours} is {gap},"
@@ -249,7 +247,6 @@ def _said(row: Row, several: bool) -> str:
 
 
 def _with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:
-    """Return the benchmarks with more than one distinct task or task set in the column."""
     tasks: dict[str, set[str]] = {}
     for row in rows:
         tasks.setdefault(row["benchmark"], set()).add(row[column])

@@ -19,25 +19,14 @@ from lce_core.errors import SpecError
 from lce_core.terminal import WIDTH
 
 MOST_ITEMS = 10
-"""Claims printed without --all, so that they fit a screen."""
 MOST_ENTRIES = 5
-"""Expectations, and reasons to distrust, that are printed without --all."""
 NARROWER = "--method, --against,\n--benchmark, --length"
 
 
 def printed_claims(
     catalog: Path, study: str | None, chosen: Mapping[str, Any], *, everything: bool, as_json: bool
 ) -> str:
-    """Return the output of `lce claims`.
-
-    Args:
-      study: None for the published claims, over all studies.
-      chosen: values of the options method, against, benchmark and length, without those not given.
-
-    Raises:
-      SpecError: if the catalog or the study does not exist, or no claim fits the options.
-      StoreError: if the catalog is damaged.
-    """
+    """Return the output of `lce claims`; without a study, the published claims of all."""
     with opened(catalog) as connection:
         if study is None:
             rows = read(connection, "FROM claims")
@@ -52,23 +41,31 @@ def printed_claims(
 
 def _chosen(found: list[Claim], chosen: Mapping[str, Any]) -> list[Claim]:
     for option, value in chosen.items():
-        if option in ("method", "against"):
-            found = _of(found, value, f"--{option}")
-            continue
-        field = "eval_length" if option == "length" else option
-        known = {getattr(one, field) for one in found} - {None}
-        found = [one for one in found if getattr(one, field) == value]
+        is_method = option in ("method", "against")
+        field = "method" if is_method else "eval_length" if option == "length" else option
+        known = ", ".join(map(str, sorted({getattr(one, field) for one in found} - {None})))
+        found = [
+            one
+            for one in found
+            if (_is_about(one, value) if is_method else getattr(one, field) == value)
+        ]
         if not found:
-            expected = ", ".join(map(str, sorted(known))) or "none"
-            raise SpecError(
-                f"--{option}", repr(value), f"one with such claims: {expected}",
-                "give one of these",
-            )  # fmt: skip
+            what = (
+                f"a method with claims: {known or 'none yet'}"
+                if is_method
+                else f"one with such claims: {known or 'none'}"
+            )
+            raise SpecError(f"--{option}", repr(value), what, "give one of these")
     return found
 
 
+def _is_about(claim: Claim, name: str) -> bool:
+    """Return True for a method ("yarn") or tuned variant ("yarn tuned", "yarn-tuned")."""
+    method = name.removesuffix("tuned").rstrip(" -") if name.endswith("tuned") else name
+    return claim.mentions(method, None if method == name else False)
+
+
 def _published(rows: list[Row]) -> Iterator[str]:
-    """Yield each published claim with a line per study and base model."""
     if not rows:
         yield "no study in this home tests a published claim (`claim` of an entry of `expects`)"
     for claim, group in groupby(rows, lambda row: row["claim"]):
@@ -76,24 +73,6 @@ def _published(rows: list[Row]) -> Iterator[str]:
         yield from (
             f"  {row['study']} ({row['base_model']}): {outcomes_in_words(row)}" for row in group
         )
-
-
-def _of(found: list[Claim], name: str, option: str = "--method") -> list[Claim]:
-    """Return the claims that mention a method or variant; raise SpecError if there are none.
-
-    Args:
-      name: "yarn" for both variants, or "yarn tuned" or "yarn-tuned".
-      option: the option that gave the name, for the error.
-    """
-    method = name.removesuffix("tuned").rstrip(" -") if name.endswith("tuned") else name
-    chosen = [one for one in found if one.mentions(method, None if method == name else False)]
-    if not chosen:
-        known = sorted({one.method for one in found if one.method})
-        raise SpecError(
-            option, repr(name), f"a method with claims: {', '.join(known) or 'none yet'}",
-            "give one of these",
-        )  # fmt: skip
-    return chosen
 
 
 def _list(chosen: list[Claim], *, everything: bool) -> Iterator[str]:
@@ -122,7 +101,6 @@ def _all(found: list[Claim], study: list[Summary], *, everything: bool) -> Itera
 
 
 def _summary(one: Summary, *, everything: bool) -> Iterator[str]:
-    """Yield one screen: outcomes, recommended methods, what to distrust, and the cost."""
     for sentence, entries in one.outcomes():
         yield _filled(sentence)
         is_hypothesis = entries == one.hypothesis

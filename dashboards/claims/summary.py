@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import duckdb
 
 from dashboards.claims.expectations import Expectation, counted, expectations
 from dashboards.claims.wording import at, listed, stage
-from dashboards.contents import Row, rows_of, select
+from dashboards.contents import REPORT, Contents, Row, queries_of, rows_of, select
 from dashboards.families import Variant
 from lce_core import formats
-
-if TYPE_CHECKING:
-    import duckdb
 
 FEW_SEEDS, FEW_DOCUMENTS = 5, 10
 """Fewer training seeds or independent documents decide large differences only."""
@@ -31,43 +30,8 @@ CEILING = 0.99
 _SKEWED, _MANY_DOCUMENTS = 1.0, 40
 """See the catalog's column `paired_difference.skewness`."""
 _QUERIES = {
-    "studies": "FROM studies WHERE study = $study",
-    "pairs": "FROM paired_difference WHERE study = $study AND is_all_tasks",
-    "means": """
-        SELECT s.base_model, s.method, s.frozen, s.benchmark, s.eval_length,
-            any_value(s.unit) AS unit, any_value(s.higher_is_better) AS higher_is_better,
-            avg(coalesce(s.value, s.value_of_done)) AS value,
-            CASE WHEN count(*) = count(m.ci_low) THEN avg(m.ci_low) END AS ci_low,
-            CASE WHEN count(*) = count(m.ci_low) THEN avg(m.ci_high) END AS ci_high
-        FROM score_by_length s
-        LEFT JOIN mean_over_seeds m
-            USING (study, base_model, method, frozen, benchmark, task, eval_length)
-        WHERE s.study = $study
-        GROUP BY s.base_model, s.method, s.frozen, s.benchmark, s.eval_length
-        HAVING count(*) = count(coalesce(s.value, s.value_of_done))
-        QUALIFY count(*) = max(count(*))
-            OVER (PARTITION BY s.base_model, s.benchmark, s.eval_length)
-    """,
-    "costs": "FROM costs WHERE study = $study",
-    "trainings": """
-        SELECT base_model, checkpoint, any_value(r.seconds) AS train_seconds,
-            any_value(train_flops) FILTER (is_last) AS train_flops
-        FROM training_runs r
-        JOIN cells USING (study, base_model, method, frozen)
-        WHERE study = $study AND is_finetuning
-        GROUP BY base_model, checkpoint
-    """,
-    "same": "FROM same_computation WHERE study = $study",
-    "checks": """
-        SELECT base_model, benchmark, eval_length, problem, string_agg(DISTINCT task, ', ') AS tasks
-        FROM prompt_checks
-        WHERE study = $study AND problem IS NOT NULL
-        GROUP BY ALL ORDER BY ALL
-    """,
-    "amendments": "FROM amendments WHERE study = $study",
-    "cells": """
-        SELECT base_model, status, count(*) AS number FROM cells WHERE study = $study GROUP BY ALL
-    """,
+    **{name: REPORT[name] for name in ("studies", "costs", "duplicates")},
+    **queries_of(Path(__file__).with_name("summary.sql")),
 }
 
 
@@ -80,33 +44,21 @@ class Choice:
     unbeaten: tuple[Variant, ...]
     """Methods that no other one beats on any compared benchmark."""
     benchmark: str
-    """Benchmark whose score chose the method."""
     value: float
     num_beaten: int
-    """Number of benchmarks on which the recommended method is beaten."""
     benchmarks: tuple[str, ...]
-    """The compared benchmarks."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Catalog rows of one study and base model, and the sentences that they support."""
+    """Catalog rows of one base model (`summary.sql`), and the sentences that they support."""
 
-    study: Row
+    rows: Contents
     expected: list[Expectation]
-    pairs: list[Row]
-    means: list[Row]
-    """Mean scores over tasks and finished seeds. The interval of several tasks is the mean of
-    theirs, which is at least as wide as their dependence demands."""
-    costs: list[Row]
-    trainings: list[Row]
-    """Fine-tuning runs, each once, even if several methods use its weights. The FLOPs of a method's
-    earlier stages are part of those of its last run."""
-    same: list[Row]
-    amendments: list[Row]
-    cells: list[Row]
-    checks: list[Row]
-    """Problems of prompts, by benchmark and length."""
+
+    @cached_property
+    def study(self) -> Row:
+        return self.rows.studies[0]
 
     @cached_property
     def base_model(self) -> str:
@@ -119,11 +71,8 @@ class Summary:
 
     @cached_property
     def benchmarks(self) -> list[str]:
-        """Benchmarks that the hypothesis names, or else any expectation, or else all; with results.
-
-        They have the order of the entries.
-        """
-        known = dict.fromkeys(row["benchmark"] for row in self.means)
+        """Benchmarks with results: of the hypothesis, or else of any expectation, or else all."""
+        known = dict.fromkeys(row["benchmark"] for row in self.rows.means)
         for entries in (self.hypothesis, self.expected):
             named = dict.fromkeys(name for entry in entries for name in entry.benchmarks)
             if found := [name for name in named if name in known]:
@@ -134,22 +83,23 @@ class Summary:
     def lengths(self) -> list[int]:
         """2 and 4 times the trained context, or else the two shortest lengths beyond it."""
         trained = self.study["trained_context"] or 0
-        beyond = sorted({row["eval_length"] for row in self.means if row["eval_length"] > trained})
+        beyond = sorted(
+            {row["eval_length"] for row in self.rows.means if row["eval_length"] > trained}
+        )
         return [one for one in beyond if one in (2 * trained, 4 * trained)] or beyond[:2]
 
     def scores(self, benchmark: str, length: int) -> list[Row]:
-        rows = select(self.means, benchmark=benchmark, eval_length=length)
+        rows = select(self.rows.means, benchmark=benchmark, eval_length=length)
         return sorted(
             rows, key=lambda row: -row["value"] if row["higher_is_better"] else row["value"]
         )
 
     @cached_property
     def choices(self) -> list[Choice]:
-        """The recommended method at each of `lengths` at which methods are compared."""
         return [choice for length in self.lengths if (choice := self._choice(length))]
 
     def _choice(self, length: int) -> Choice | None:
-        rows = select(self.pairs, eval_length=length)
+        rows = select(self.rows.pairs, eval_length=length)
         compared: dict[Variant, set[str]] = {}
         beaten: dict[Variant, set[str]] = {}
         for row in rows:
@@ -171,7 +121,10 @@ class Summary:
         def rank(one: Variant) -> tuple[int, float, float, str]:
             row = scores[one]
             value = -row["value"] if row["higher_is_better"] else row["value"]
-            return len(beaten.get(one, ())), value, self._flops(one), one.label
+            flops = sum(
+                row["train_flops"] or 0.0 for row in self.rows.costs if Variant.of(row) == one
+            )
+            return len(beaten.get(one, ())), value, flops, one.label
 
         best = min(scores, key=rank)
         return Choice(
@@ -184,14 +137,8 @@ class Summary:
             names,
         )
 
-    def _flops(self, one: Variant) -> float:
-        return sum(row["train_flops"] or 0.0 for row in self.costs if Variant.of(row) == one)
-
     def outcomes(self) -> Iterator[tuple[str, list[Expectation]]]:
-        """Yield a sentence with the number of comparisons by outcome, and the entries.
-
-        The entries that test published claims are counted apart, and so are later entries.
-        """
+        """Yield a sentence that counts comparisons by outcome, and its entries."""
         claimed = [one for one in self.expected if one.claim is not None and one.is_registered]
         number = len({entry.claim for entry in claimed})
         groups = {
@@ -208,7 +155,6 @@ class Summary:
             yield "The study predicts no comparison.", []
 
     def recommended(self) -> Iterator[str]:
-        """Yield, for each length, which methods are never beaten and which one is recommended."""
         for one in self.choices:
             where = at(one.eval_length, self.study["trained_context"])
             names = listed([variant.label for variant in one.unbeaten]) or "no method"
@@ -230,17 +176,16 @@ class Summary:
             )
 
     def _cost(self, one: Variant) -> str:
-        rows = [row for row in self.costs if Variant.of(row) == one and row["train_seconds"]]
+        rows = [row for row in self.rows.costs if Variant.of(row) == one and row["train_seconds"]]
         if not rows:
             return "no training"
         flops = f", {_exponent(rows[0]['train_flops'])} FLOPs" if rows[0]["train_flops"] else ""
         return f"training of all its seeds: {formats.duration(rows[0]['train_seconds'])}{flops}"
 
     def distrust(self) -> Iterator[str]:
-        """Yield the reasons to distrust the results."""
         yield from self._few()
         yield from self._explained()
-        for row in self.checks:
+        for row in self.rows.checks:
             yield (
                 f"Prompts of {row['benchmark']} ({row['tasks']}) at {row['eval_length']:,} tokens:"
                 f" {row['problem']}."
@@ -250,33 +195,33 @@ class Summary:
                 f"{number} of {total} methods score at most {1 - CEILING:g} or at least {CEILING:g}"
                 f" on {name} at {length:,} tokens, which hides differences."
             )
-        for row in self.same:
+        for row in self.rows.duplicates:
             one, second = Variant.pair(row)
             yield f"{one.label} and {second.label} are the same computation."
-        gaps = {row["status"]: row["number"] for row in self.cells if row["status"] != "done"}
+        gaps = {row["status"]: row["number"] for row in self.rows.cells if row["status"] != "done"}
         if gaps:
-            total = sum(row["number"] for row in self.cells)
+            total = sum(row["number"] for row in self.rows.cells)
             counts = ", ".join(f"{number:,} {status}" for status, number in gaps.items())
             yield f"Of {total:,} cells: {counts}."
         skewed = [
             row
-            for row in self.pairs
+            for row in self.rows.pairs
             if abs(row["skewness"]) > _SKEWED and row["num_clusters"] < _MANY_DOCUMENTS
         ]
         if skewed:
             yield (
-                f"{len(skewed) // 2:,} of {len(self.pairs) // 2:,} comparisons have skewed"
+                f"{len(skewed) // 2:,} of {len(self.rows.pairs) // 2:,} comparisons have skewed"
                 f" differences over fewer than {_MANY_DOCUMENTS} documents: in simulations"
                 " with 16 such documents, 18 % of studies find false differences instead of 5 %."
             )
-        for row in self.amendments:
+        for row in self.rows.amendments:
             yield f"Changed {stage(row['results_before'])}: {row['change']}."
         for entry in self.expected:
             if entry.withdrawn_after is not None:
                 yield f'Withdrawn {stage(entry.withdrawn_after)}: "{entry.text}".'
 
     def _explained(self) -> Iterator[str]:
-        better = [row for row in self.pairs if row["verdict"] == "better"]
+        better = [row for row in self.rows.pairs if row["verdict"] == "better"]
         explained = [row for row in better if row["explained_by"]]
         if explained:
             named = [
@@ -293,7 +238,7 @@ class Summary:
             )
 
     def _few(self) -> Iterator[str]:
-        trained = [row for row in self.pairs if row["generalises_to"] != "prompts"]
+        trained = [row for row in self.rows.pairs if row["generalises_to"] != "prompts"]
         once = sum(row["generalises_to"] == "one training run" for row in trained)
         if once:
             yield (
@@ -304,7 +249,7 @@ class Summary:
             yield f"Only {number} training seeds: they decide large differences only."
         few = {
             row["benchmark"]: row["num_clusters"]
-            for row in self.pairs
+            for row in self.rows.pairs
             if row["num_clusters"] < FEW_DOCUMENTS
         }
         if few:
@@ -312,7 +257,7 @@ class Summary:
             yield f"Fewer than {FEW_DOCUMENTS} independent documents or prompts: {listed(names)}."
 
     def _ceilings(self) -> Iterator[tuple[tuple[str, int], int, int]]:
-        """Yield benchmark and length, number of methods at a limit, number of methods."""
+        """Yield (benchmark, length), the number of methods at a limit, and their total."""
         for length in self.lengths:
             for name in self.benchmarks:
                 values = [
@@ -323,10 +268,9 @@ class Summary:
                     yield (name, length), stuck, len(values)
 
     def total_cost(self) -> str:
-        """Return a sentence with the computing time and FLOPs of all steps of the study."""
         train, evaluate = (
             [sum(row[f"{kind}_{unit}"] or 0.0 for row in rows) for unit in ("seconds", "flops")]
-            for kind, rows in (("train", self.trainings), ("eval", self.costs))
+            for kind, rows in (("train", self.rows.trainings), ("eval", self.rows.costs))
         )
         return (
             f"Total cost: training {formats.duration(train[0])} ({_exponent(train[1])} FLOPs),"
@@ -335,18 +279,11 @@ class Summary:
 
 
 def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary]:
-    found = rows_of(connection, study, _QUERIES)
+    found = Contents(study, rows_of(connection, study, _QUERIES))
     expected = expectations(connection, study)
-    amendments = found.pop("amendments")
-    studies = found.pop("studies")
     return [
-        Summary(
-            study=one,
-            expected=[entry for entry in expected if entry.base_model == one["base_model"]],
-            amendments=amendments,
-            **{name: select(rows, base_model=one["base_model"]) for name, rows in found.items()},
-        )
-        for one in studies
+        Summary(found.of(base), [entry for entry in expected if entry.base_model == base])
+        for base in (row["base_model"] for row in found.studies)
     ]
 
 

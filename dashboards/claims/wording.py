@@ -12,7 +12,6 @@ from lce_core.statistics.power import MOST_NEEDED, looks_in_words
 from lce_core.study.variants import variant_in_words
 
 MOST_NAMED = 4
-"""A sentence names this many methods of a longer list and counts the others."""
 
 SETS = (
     "The expectations of the study file are tested in their order, each at 0.05 as long as all"
@@ -21,12 +20,10 @@ SETS = (
     " trained context. All other comparisons are exploratory: q (Benjamini and Hochberg) limits the"
     " share of false ones among them to 5 %, any one may be false, and intervals are not corrected."
 )
-"""Explanation of intervals and p-values that belong to different sets of comparisons."""
 GEOMETRIC = (
     "Perplexities are geometric means here, because training changes a perplexity by a factor."
     " Sections without comparisons show arithmetic means, which are slightly larger."
 )
-"""Explanation of perplexities that differ in their last digits between sections."""
 EXPLAINED = (
     "Both methods of a comparison were evaluated on the same prompts. Brackets contain 95 %"
     " intervals; a negative number means the opposite direction. Better means significantly better:"
@@ -40,7 +37,6 @@ EXPLAINED = (
     " (local_context). It explains a difference if the methods also differ on it, and the interval"
     " of the difference in score minus control score reaches 0."
 )
-"""Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
     "Kendall's tau is positive if methods with a lower perplexity have better scores on the"
     " benchmark. Its interval ignores the number of tests; p is corrected for all"
@@ -48,13 +44,11 @@ CORRELATION = (
     " Methods that approximate attention can have a low perplexity without reading the whole"
     " context, so a second correlation leaves them out."
 )
-"""Explanation of the sentences about perplexity and other benchmarks."""
 EFFECTIVE_CONTEXT = (
     "The effective context is the longest evaluated length up to which a method keeps 90 % of the"
     " base model's accuracy, or at most 110 % of its perplexity. The base model's score is the one"
     " at its longest evaluated length within its trained context."
 )
-"""Explanation of the sentences about effective contexts."""
 OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
     " in the expected direction. Contradicted: the methods differ significantly in the other"
@@ -65,11 +59,10 @@ OUTCOMES = (
     " contradicted. Undecided: none of these. Too few: no difference could be decided. Not"
     " measured: no results of both methods on the same prompts."
 )
-"""Explanation of the outcomes of expectations."""
 
 
 def named(variant: Variant) -> str:
-    """Return the name of a variant in a sentence: "the untuned base model", for example.
+    """Return the name of a variant in a sentence.
 
     `variant_in_words` returns "the base model", which registered expectations contain.
     """
@@ -78,7 +71,6 @@ def named(variant: Variant) -> str:
 
 
 def at(eval_length: int, trained: int | None) -> str:
-    """Return "at 4,096 tokens", with "(4 times the trained context)" if it is longer."""
     tokens = f"at {eval_length:,} tokens"
     if not trained or eval_length <= trained:
         return tokens
@@ -86,10 +78,7 @@ def at(eval_length: int, trained: int | None) -> str:
 
 
 def measured(row: Mapping[str, Any], several: bool) -> str:
-    """Return metric, benchmark and, if `several`, the row's tasks.
-
-    Examples: "accuracy on passkey", "accuracy on ruler (cwe, fwe)", "perplexity on code and prose".
-    """
+    """Return metric, benchmark and tasks, such as "accuracy on ruler (cwe, fwe)"."""
     metric, benchmark = row["metric"] or "score", row["benchmark"]
     if metric == benchmark:
         return f"{metric} on {' and '.join(row['tasks'].split(', '))}" if several else metric
@@ -98,55 +87,17 @@ def measured(row: Mapping[str, Any], several: bool) -> str:
 
 
 def unit(row: Mapping[str, Any]) -> str:
-    """Return the unit to write after a value, with a space; "" if the metric's name implies it."""
+    """Return the unit to write after a value; "" if the metric's name implies it."""
     return " nats per token" if row["unit"] == "nats" else ""
 
 
 def gap(row: Mapping[str, Any]) -> str:
-    """Return the difference with its direction and interval: "lower by 1.40 [1.10 to 1.70]".
-
-    The interval is in the stated direction: a negative end means the opposite direction.
-    """
+    """Return the difference, its direction and its interval in this direction."""
     difference, low, high = row["difference"], row["ci_low"], row["ci_high"]
     relation = "higher by" if difference > 0 else "lower by" if difference < 0 else "different by"
     if difference < 0 and low is not None and high is not None:
         low, high = -high, -low
     return f"{relation} {formats.estimate(abs(difference), low, high)}{unit(row)}"
-
-
-def explained(row: Mapping[str, Any]) -> str:
-    """Return a clause that names the controls which explain the difference; "" if none does."""
-    if not row["explained_by"]:
-        return ""
-    return f"; the control prompts explain this ({row['explained_by']})"
-
-
-def averaged(row: Mapping[str, Any]) -> str:
-    """Return what a value is the mean of: "mean over 3 training seeds and 64 independent samples".
-
-    A single training run is omitted.
-    """
-    count, samples = row["num_seeds"], independent_samples(row["num_clusters"])
-    return f"mean over {f'{count} training seeds and ' * (count > 1)}{samples}"
-
-
-def restricted(row: Mapping[str, Any]) -> str:
-    """Return a note if a result holds for the weights of one training run only; otherwise ""."""
-    return " on this one training run" if row["generalises_to"] == "one training run" else ""
-
-
-def independent_samples(number: int) -> str:
-    return f"{number:,} independent sample{'s'[: number != 1]}"
-
-
-def too_few(number: int) -> str:
-    """Return the start of a clause such as "3 independent samples are too few"."""
-    return f"{independent_samples(number)} {'is' if number == 1 else 'are'} too few"
-
-
-def detectable(difference: float, row: Mapping[str, Any]) -> str:
-    """Return the clause with the smallest detectable difference, in the unit of the row."""
-    return f"smallest detectable difference: {formats.rounded(difference)}{unit(row)}"
 
 
 def needed(row: Mapping[str, Any]) -> str:
@@ -160,19 +111,12 @@ def needed(row: Mapping[str, Any]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names to "a, b and c"; beyond five, to the first four and "N more"."""
     if len(names) > MOST_NAMED + 1:
         names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
-    """Return when each version was registered, if that was before any result, and the looks.
-
-    Args:
-      versions: rows of the view `registrations` for one study, oldest first.
-      settled: variants that looks have settled (`Contents.settled`).
-    """
     registrations = " ".join(
         f"{'Registered' if number == 0 else 'Changed'} {version['registered_at']:%Y-%m-%d %H:%M}"
         f" UTC {stage(version['results_before'])} (sha256 {version['sha256'][:12]})."
@@ -186,7 +130,6 @@ def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
 
 
 def stage(results: int) -> str:
-    """Return "before the first result", or "after 3 results"."""
     if not results:
         return "before the first result"
     return f"after {results:,} result{'s'[: results > 1]}"

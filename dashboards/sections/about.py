@@ -21,7 +21,6 @@ _PROFILES = (
     " with one seed is a cell."
 )
 _NOT_SET = ("name", "version", "profile")
-"""Entries of a plug-in's record that are no parameters, or have their own column."""
 _FACTORS = {
     "factor": "factor", "among": "among", "cells": "cells", "methods": "methods", "value": "value",
     "usual": "usual value", "benchmarks": "benchmarks",
@@ -32,7 +31,6 @@ _ONLY_HERE = Markup(
 
 
 def definitions(contents: Contents) -> Markup:
-    """Return what the results mean, a table of the methods and one of the benchmarks."""
     words = (OUTCOMES, EXPLAINED, CORRELATION)[not contents.expectations :]
     replaced = "Parameters of this study replace defaults that a description names."
     methods = Table(
@@ -71,22 +69,16 @@ def _parameters(row: Row) -> str:
 
 
 def _link(row: Row) -> str:
-    """Return the paper's place with a link to it; only the place for methods of one's own."""
     source, place = row["source"], row["place"]
     kind, _, rest = source.partition(":")
-    address = {"arXiv": "https://arxiv.org/abs/", "doi": "https://doi.org/"}.get(kind, "") + rest
-    if kind == "https":
-        address = source
+    roots = {"arXiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "https": "https:"}
+    address = roots.get(kind, "") + rest
     if not address.startswith("https://"):
         return str(place)
     return link(address, source) + f", {place}"
 
 
 def confounders(contents: Contents) -> Markup:
-    """Return a table of factors other than the method that differ between compared cells.
-
-    Return a sentence if only the method differs, and "" if no cell is done.
-    """
     if not contents.run[0]["done"]:
         return Markup()
     if not contents.violations:
@@ -99,7 +91,6 @@ def confounders(contents: Contents) -> Markup:
 
 
 def missing(contents: Contents) -> Markup:
-    """Return a table of the cells without a result, one row per method and reason."""
     if not contents.missing:
         return Markup()
     count = sum(row["cells"] for row in contents.missing)
@@ -128,7 +119,6 @@ def missing(contents: Contents) -> Markup:
 
 
 def origin(contents: Contents) -> Markup:
-    """Return the commands that reproduce the numbers and a table of machines and software."""
     commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),
@@ -148,19 +138,16 @@ def _environment(row: Row) -> list[Value]:
     if row["git_commit"] is not None:
         dirty = " with uncommitted changes" if row["git_dirty"] else ""
         commit = code(row["git_commit"][:12]) + dirty
+    libraries: Mapping[str, str] = json.loads(row["libraries"])
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
     return [
         commit,
         row["host"],
         row["hardware"],
-        f"Python {row['python']}, {_versions(row['libraries'])}",
+        f"Python {row['python']}, {versions}",
         row["num_artifacts"],
         f"{row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC",
     ]
-
-
-def _versions(libraries: str) -> str:
-    versions: Mapping[str, str] = json.loads(libraries)
-    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _listed(values: list[int]) -> str:
@@ -168,11 +155,6 @@ def _listed(values: list[int]) -> str:
 
 
 def mlflow(contents: Contents, pages: MlflowPages | None) -> Markup:
-    """Return links to the study's charts in MLflow and to the run of each method.
-
-    Args:
-      pages: addresses of the study in the MLflow UI; if None, return "".
-    """
     if pages is None:
         return Markup()
     several = len(contents.studies) > 1

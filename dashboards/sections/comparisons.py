@@ -1,8 +1,4 @@
-"""Sections that compare methods with each other, with the base model and with papers.
-
-The page contains the comparisons of all pairs as JSON. Its script shows those of the pair that the
-reader picks, in both directions.
-"""
+"""Sections that compare methods with each other, with the base model and with papers."""
 
 from __future__ import annotations
 
@@ -14,9 +10,8 @@ from typing import Any
 from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, duplicates, ordered
+from dashboards.families import MARKS, Variant, duplicates, ordered
 from dashboards.figure import Cell, Table, Value, code, paragraph, rendered
-from dashboards.scores import MARKS
 from lce_core import formats
 from lce_core.study.variants import weights_label
 
@@ -48,10 +43,7 @@ _NO_PAPER = Markup(
 
 
 def named_methods(contents: Contents) -> Markup:
-    """Return a table for each benchmark that an expectation names; "" for fewer than two methods.
-
-    Without expectations there is a table for every benchmark.
-    """
+    """Return a table for each benchmark that an expectation names, or else for every benchmark."""
     methods = named(contents)
     predicted = {row["benchmark"] for row in contents.expectations}
     benchmarks = dict.fromkeys(row["benchmark"] for row in contents.benchmarks)
@@ -71,10 +63,7 @@ def named_methods(contents: Contents) -> Markup:
 
 
 def named(contents: Contents) -> list[Variant]:
-    """Return the variants that an expectation names, and those of methods in the hypothesis.
-
-    Of a method that an expectation names, only the variants that it names count.
-    """
+    """Return the variants of the expectations, and those of other methods in the hypothesis."""
     order = [Variant.of(row) for row in contents.overview]
     found = {one for row in contents.expectations for one in Variant.pair(row) if one.method}
     words = {_plain(one) for one in re.findall(r"[\w.-]+", contents.studies[0]["hypothesis"] or "")}
@@ -136,7 +125,6 @@ def _minus(pairs: Mapping[tuple[Variant, Variant], Row], one: Variant, second: V
 
 
 def two_methods(contents: Contents) -> Markup:
-    """Return two lists of methods and the table of their comparisons; "" if there are none."""
     rows = contents.pairs
     compared = {one for row in rows for one in Variant.pair(row)}
     methods = [one for one in ordered(contents) if one in compared]
@@ -155,7 +143,6 @@ def two_methods(contents: Contents) -> Markup:
 
 
 def _default(contents: Contents, methods: Sequence[Variant]) -> Sequence[Variant]:
-    """Return the first pair that an expectation names, or else the two best by perplexity."""
     expected = map(Variant.pair, contents.expectations)
     best = map(Variant.of, select(contents.standing, measure="perplexity"))
     ranked = [one for one in dict.fromkeys([*best, *methods]) if one in methods]
@@ -166,8 +153,6 @@ def _packed(
     rows: Sequence[Row], methods: Sequence[Variant], order: Sequence[str]
 ) -> dict[str, Any]:
     """Return the JSON content: names of methods, columns, and the rows of each pair.
-
-    The columns follow `order`, the names of the benchmarks.
 
     A pair's key has the numbers of both methods in `methods`. Its rows list the number of the
     column, both values, the difference with its interval, p or q and the verdict on the first
@@ -183,7 +168,14 @@ def _packed(
     for row in rows:
         first, second = (numbers[one] for one in Variant.pair(row))
         pairs.setdefault(f"{first} {second}", []).append(
-            [columns.index(_column(row, several)), *_texts(row)]
+            [
+                columns.index(_column(row, several)),
+                formats.score(row["value"]),
+                formats.score(row["other_value"]),
+                formats.difference(row["difference"] + 0.0, row["ci_low"], row["ci_high"]),
+                formats.p_value(row["p_adjusted"], row["family"]),
+                row["verdict"],
+            ]
         )
     return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
 
@@ -193,31 +185,22 @@ def _column(row: Row, with_profile: bool) -> tuple[str, str]:
     return row["benchmark"].replace("_", " ") + profile, f"{row['eval_length']:,}"
 
 
-def _texts(row: Mapping[str, Any]) -> list[str]:
-    return [
-        formats.score(row["value"]),
-        formats.score(row["other_value"]),
-        formats.difference(row["difference"] + 0.0, row["ci_low"], row["ci_high"]),
-        formats.p_value(row["p_adjusted"], row["family"]),
-        row["verdict"],
-    ]
-
-
 def short_context(contents: Contents) -> Markup:
-    """Return a sentence and a table of methods by benchmarks; "" if nothing is compared."""
     rows = contents.short_context
     if not rows:
         return Markup()
-    return paragraph(short_caption(rows)) + short_table(rows, duplicates(contents)).saved(
-        SHORT_CONTEXT
-    )
+    table = short_table(rows, duplicates(contents))
+    return paragraph(short_caption(rows)) + table.saved(SHORT_CONTEXT)
 
 
 def short_caption(rows: Sequence[Row]) -> str:
-    """Return what the table compares, and the number of comparisons by verdict."""
     number = Counter(_VERDICTS[row["outcome"]] for row in rows)
     counts = ", ".join(f"{number[one]} {one}" for one in _VERDICTS.values() if number[one])
-    margins = " or ".join(dict.fromkeys(_size(row, row["margin"]) for row in rows))
+    sizes = (
+        f"{100 * row['margin']:g} % of a perplexity" if row["is_ratio"] else f"{row['margin']:g}"
+        for row in rows
+    )
+    margins = " or ".join(dict.fromkeys(sizes))
     late = sum(row["family"] != "short context" for row in rows)
     note = f" {late} were added after a result, so they are exploratory." if late else ""
     return (
@@ -229,7 +212,6 @@ def short_caption(rows: Sequence[Row]) -> str:
 
 
 def short_table(rows: Sequence[Row], same: Mapping[Variant, Variant]) -> Table:
-    """Return the table: a row per method, and a column per benchmark and length."""
     columns = list(dict.fromkeys(map(_where, rows)))
     cells = {(Variant.of(row), _where(row)): _outcome(row) for row in rows}
     return Table(
@@ -259,15 +241,7 @@ def _outcome(row: Row) -> str:
     return f"{number} %, {verdict}"
 
 
-def _size(row: Row, margin: float) -> str:
-    return f"{100 * margin:g} % of a perplexity" if row["is_ratio"] else f"{margin:g}"
-
-
 def papers(contents: Contents) -> Markup:
-    """Return a table of the study's values beside the papers', and one of rank agreement.
-
-    Return a sentence if no paper reports a matching score, and "" if no cell is done.
-    """
     if not contents.run[0]["done"]:
         return Markup()
     if not contents.papers:

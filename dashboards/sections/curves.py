@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from markupsafe import Markup
 
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes, Line, line_panel_svg, lines_of, whisker
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import (
     NO_EXTENSION,
     Family,
     Variant,
+    comparable,
     controls,
     duplicates,
     families,
@@ -22,14 +23,12 @@ from dashboards.families import (
     panels,
 )
 from dashboards.figure import Cell, Ranged, Table, Value, figure
-from dashboards.scores import comparable
 from lce_core import formats
 
 MOST_TASKS = 3
-"""A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
+"""A benchmark with more tasks has one figure, of the mean over tasks."""
 DECADE = 10
-"""The axis of the number of examples is logarithmic if the largest number is more than this many
-times the smallest."""
+"""The axis of the number of examples is logarithmic above this ratio."""
 
 Lines = Mapping[Variant, Line]
 
@@ -37,8 +36,8 @@ Lines = Mapping[Variant, Line]
 def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
     """Return an SVG panel per family, with the controls in grey behind its lines.
 
-    If no family has a line, return one panel with only the controls, if they have lines. The lines
-    decide `xs`, `ys` and `legend_lines` of the axes.
+    Without a line of a family, the only panel has the controls. The lines decide the ranges of the
+    axes.
     """
     drawn = {one: line for one, line in lines.items() if line.ends}
     if not drawn:
@@ -46,15 +45,10 @@ def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
     behind = [drawn[one] for one in controls(contents) if one in drawn]
     parts = panels(families(contents), list(drawn))
     longest = max((len(part.variants) for part in parts), default=0) + len(behind)
-    axes = replace(
-        axes,
-        xs=[float(x) for line in drawn.values() for x, _ in line.ends],
-        ys=[y for line in drawn.values() for y in line.ys],
-        legend_lines=-(-longest // 2),
-    )
-    looks = method_looks(contents.overview, contents.families)
+    looks, every = method_looks(contents.overview, contents.families), [*drawn.values()]
+    panel = partial(line_panel_svg, every=every, legend_lines=-(-longest // 2))
     return [
-        line_panel_svg(axes, part.title, [drawn[one] for one in part.variants], behind, looks)
+        panel(axes, part.title, [drawn[one] for one in part.variants], behind, looks)
         for part in parts or [Family("control", NO_EXTENSION, ())]
     ]
 
@@ -62,7 +56,6 @@ def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
 def line_figure(
     contents: Contents, axes: Axes, lines: Lines, caption: str, y_name: str, x_name: str
 ) -> Markup:
-    """Return a figure with a panel per family and a table of the values; "" without values."""
     pictures = family_panels(contents, axes, lines)
     if not pictures:
         return Markup()
@@ -70,7 +63,6 @@ def line_figure(
 
 
 def _table(lines: Lines, y_name: str, x_name: str) -> Table:
-    """Return a table of the values `y_name` with a row per line and a column per x."""
     drawn = {one: line.points for one, line in lines.items() if line.points}
     xs = sorted({point["x"] for points in drawn.values() for point in points})
     rows = []
@@ -81,7 +73,6 @@ def _table(lines: Lines, y_name: str, x_name: str) -> Table:
 
 
 def against_length(contents: Contents) -> Markup:
-    """Return a figure for each task or benchmark with results at two or more lengths."""
     return Markup("").join(
         _of_lengths(contents, title, counted, rows)
         for title, counted, rows in _asked(contents)
@@ -90,15 +81,10 @@ def against_length(contents: Contents) -> Markup:
 
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yield (title, counted, rows) of each figure.
-
-    `counted` names what the values are means over: "cell" for means over tasks and seeds, "seed"
-    for single tasks.
-    """
-    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
-        rows = select(contents.scores, benchmark=benchmark)
+    """Yield (title, counted, rows) of each figure; `counted` as in `Axes`."""
+    for benchmark, rows in grouped(contents.scores, "benchmark").items():
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
-        tasks = list(dict.fromkeys(row["task"] for row in rows))
+        tasks = grouped(rows, "task")
         # Draw a mean only if its tasks are equal at all lengths: otherwise a change of tasks would
         # look like an effect of length.
         if len(tasks) > MOST_TASKS and len({row["task_set"] for row in means}) == 1:
@@ -110,9 +96,8 @@ def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
                 [{**row, "metric": metric, "num_seeds": row["num_done"]} for row in means],
             )
             continue
-        for task in tasks:
-            title = f"{benchmark}: {task}".replace("_", " ")
-            yield title, "seed", select(rows, task=task)
+        for task, of_task in tasks.items():
+            yield f"{benchmark}: {task}".replace("_", " "), "seed", of_task
 
 
 def _of_lengths(contents: Contents, title: str, counted: str, rows: list[Row]) -> Markup:
@@ -152,29 +137,23 @@ def _contexts(contents: Contents) -> dict[str, int | None]:
 
 
 def by_position(contents: Contents) -> Markup:
-    """Return, for each text and length with losses by position, a figure and a table.
-
-    The table compares methods with the base model.
-    """
     figures = Markup()
-    places = dict.fromkeys((r["benchmark"], r["task"], r["eval_length"]) for r in contents.curves)
-    for benchmark, task, length in places:
-        text = {"benchmark": benchmark, "task": task, "eval_length": length}
-        rows = select(contents.curves, **text)
+    columns = ("benchmark", "task", "eval_length")
+    differences = grouped(contents.nll_differences, *columns)
+    for place, rows in grouped(contents.curves, *columns).items():
         caption = (
-            f"Negative log-likelihood in contexts of {length:,} tokens, averaged over bins of"
+            f"Negative log-likelihood in contexts of {place[2]:,} tokens, averaged over bins of"
             f" {rows[0]['width']:,} positions and over seeds. Methods with a missing seed are"
             " left out. A line that rises beyond the trained context shows that the method"
             " fails to extend it."
         )
         curves = loss_curves(contents, rows)
         figures += line_figure(contents, *curves, caption, "nats", "position")
-        figures += _against_base(contents, select(contents.nll_differences, **text))
+        figures += _against_base(contents, differences.get(place, []))
     return figures
 
 
 def loss_curves(contents: Contents, rows: Sequence[Row]) -> tuple[Axes, Lines]:
-    """Return axes and lines of the losses by position for one text at one length."""
     axes = Axes(
         f"Loss by position: {_text(rows[0])}",
         "position in the context (tokens)",
@@ -191,7 +170,6 @@ def _text(row: Row) -> str:
 
 
 def _against_base(contents: Contents, rows: Sequence[Row]) -> Markup:
-    """Return a table of NLL differences from the base model on the same tokens; "" if none."""
     found = by_variant(rows)
     if not found:
         return Markup()
@@ -226,7 +204,6 @@ def _gain(band: Row, best: float | None) -> Value:
 
 
 def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    """Return the rows of each variant (method, frozen or tuned), one per band of positions."""
     found: dict[Variant, list[Row]] = {}
     for row in rows:
         found.setdefault(Variant.of(row), []).append(row)
@@ -234,20 +211,17 @@ def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
 
 
 def band_label(band: Row) -> str:
-    """Return the column header of a band, such as "1,024 to 2,048", or "to 1,024" for the first."""
     end = f"to {band['band_end']:,}"
     return f"{band['band_start']:,} {end}" if band["band_start"] else end
 
 
 def difference_text(band: Row) -> str:
-    """Format a band's NLL difference and its 95 % interval; "" if the difference is NULL."""
     if band["difference"] is None:
         return ""
     return formats.difference(band["difference"], band["ci_low"], band["ci_high"])
 
 
 def by_shots(contents: Contents) -> Markup:
-    """Return a figure for each length at which two or more numbers of examples have results."""
     return Markup("").join(_of_shots(contents, *found) for found in pictured(contents.shots))
 
 
@@ -266,7 +240,6 @@ def _of_shots(contents: Contents, length: int, rows: list[Row]) -> Markup:
 
 
 def shot_curves(length: int, rows: Sequence[Row]) -> tuple[Axes, Lines]:
-    """Return axes and lines of accuracy against number of examples at one length."""
     axes = Axes(
         f"Many-shot learning in {length:,} tokens",
         "examples in the prompt",
@@ -280,13 +253,8 @@ def shot_curves(length: int, rows: Sequence[Row]) -> tuple[Axes, Lines]:
 def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
     """Yield each length at which at least two numbers of examples have results, and its rows.
 
-    The base model cannot read prompts longer than its own context. Therefore a control (a variant
-    without context extension) that has no results at a length is drawn with the results at its own
-    longest length, as in LCEG's Figure 2. The lengths are those of the extension methods, or those
-    of the controls if the rows contain no extension method.
-
-    Args:
-      rows: rows of the query `shots` for one base model.
+    The base model cannot read prompts longer than its own context. Therefore a control that has no
+    results at a length is drawn with those at its own longest length, as in LCEG's Figure 2.
     """
     variants = list(dict.fromkeys(map(Variant.of, rows)))
     extended = {row["eval_length"] for row in rows if not Variant.of(row).is_control}
@@ -303,15 +271,11 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 
 def spans_a_decade(rows: Sequence[Row]) -> bool:
-    """Return True if the largest number of examples is over `DECADE` times the smallest."""
     shots: list[int] = [row["shots"] for row in rows]
     return 0 < DECADE * min(shots) < max(shots)
 
 
 def chance(rows: Sequence[Row]) -> float | None:
-    """Return the accuracy of guessing, as a share.
-
-    Return None in profile tiny, whose classes are tokens of the base model.
-    """
+    """Return the accuracy of guessing; None in profile tiny, whose classes are tokens."""
     known: list[float] = [row["chance"] for row in rows if row["chance"] is not None]
     return known[0] if known else None

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from markupsafe import Markup
 
-from catalog.palette import Look
 from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
-from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, method_looks, ordered
+from dashboards.contents import Contents, Row, grouped, select
+from dashboards.families import Variant, benchmark_label, comparable, method_looks, ordered
 from dashboards.figure import Table, figure
-from dashboards.scores import benchmark_label, comparable
 from lce_core.study.variants import weights_label
 
 FEWEST = 3
@@ -20,10 +16,7 @@ FEWEST = 3
 
 
 def downstream(contents: Contents) -> Markup:
-    """Return a figure with one scatter plot for each benchmark of accuracy; "" if there is none.
-
-    A plot needs a length at which enough methods have both an accuracy and a perplexity.
-    """
+    """Return a scatter plot for each benchmark of accuracy with `FEWEST` methods in common."""
     rows = [
         row for row in comparable(contents.benchmarks, contents.scores) if row["value"] is not None
     ]
@@ -33,36 +26,30 @@ def downstream(contents: Contents) -> Markup:
     pictures, numbers = [], []
     drawn: set[Variant] = set()
     others = [r for r in rows if r["unit"] in ("accuracy", "percent") and r["higher_is_better"]]
-    for name in dict.fromkeys(row["benchmark"] for row in others):
-        pair = _shared(texts, select(others, benchmark=name), target)
+    for name, own in grouped(others, "benchmark").items():
+        pair = _shared(texts, own, target)
         if pair is None:
             continue
         text, length, points = pair
-        title = f"{benchmark_label(name)} at {length:,} tokens"
+        names = benchmark_label(text), benchmark_label(name)
+        title = f"{names[1]} at {length:,} tokens"
         axes = (
-            Axis(benchmark_label(text), higher_is_better=False, logarithmic=True),
-            Axis(benchmark_label(name), higher_is_better=True),
+            Axis(names[0], higher_is_better=False, logarithmic=True),
+            Axis(names[1], higher_is_better=True),
         )
         pictures.append(scatter_svg(title, axes, looks, points))
         drawn |= points.keys()
-        numbers += [
-            (
-                one.method,
-                weights_label(one.frozen),
-                length,
-                benchmark_label(text),
-                x,
-                benchmark_label(name),
-                y,
-            )
-            for one, (x, y) in points.items()
-        ]
+        for one, (x, y) in points.items():
+            weights = weights_label(one.frozen)
+            numbers.append((one.method, weights, length, names[0], x, names[1], y))
     if not pictures:
         return Markup()
     caption = Markup(
         "Each mark is a method; the best are at the top left. Labelled methods are on the Pareto"
         " front: no other method is better on one axis and at least as good on the other."
-    ) + _key(looks, [one for one in ordered(contents) if one in drawn])
+    )
+    keys = [key_html(one, looks[one.method]) for one in ordered(contents) if one in drawn]
+    caption += Markup(' <span class="keys">{}</span>').format(Markup("").join(keys))
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")
     table = Table(columns, numbers)
     return figure("Perplexity against downstream scores", caption, pictures, table)
@@ -71,18 +58,11 @@ def downstream(contents: Contents) -> Markup:
 def _shared(
     texts: list[Row], rows: list[Row], target: int
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
-    """Return the text and length at which the most methods have both scores, and the scores.
-
-    If several lengths have the same number of methods, prefer the target length, then the longest.
-    Return None if fewer than `FEWEST` methods have both scores.
-    """
+    """Return the text, the length and the points of most methods; prefer the target length."""
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
-    for text in dict.fromkeys(row["benchmark"] for row in texts):
+    for text, own in grouped(texts, "benchmark").items():
         for length in sorted({row["eval_length"] for row in rows}):
-            xs = {
-                Variant.of(row): row["value"]
-                for row in select(texts, benchmark=text, eval_length=length)
-            }
+            xs = {Variant.of(row): row["value"] for row in select(own, eval_length=length)}
             points = {
                 one: (xs[one], row["value"])
                 for row in select(rows, eval_length=length)
@@ -92,8 +72,3 @@ def _shared(
             if len(points) >= FEWEST and (best is None or rank > best[0]):
                 best = (rank, text, length, points)
     return best[1:] if best else None
-
-
-def _key(looks: Mapping[str, Look], shown: Sequence[Variant]) -> Markup:
-    items = (key_html(one, looks[one.method]) for one in shown)
-    return Markup(' <span class="keys">{}</span>').format(Markup("").join(items))

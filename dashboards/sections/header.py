@@ -10,26 +10,34 @@ from dashboards.charts.dots import dots_svg
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.claims.summary import Summary
 from dashboards.claims.wording import registered
-from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, method_looks
+from dashboards.contents import Contents, select
+from dashboards.families import Variant, base_context, benchmark_label, method_looks
 from dashboards.figure import figure, names_as_code, rendered
-from dashboards.scores import base_context, benchmark_label
 
 MOST_PANELS = 8
-"""Panels of the dot plot; further benchmarks are in the section At a glance."""
 PICTURE = "Methods beyond the trained context"
 
 
 def section(contents: Contents, found: Sequence[Summary]) -> Markup:
-    """Return the header as HTML, with one part per base model."""
-    hypothesis = contents.studies[0]["hypothesis"]
+    run, first = contents.run[0], contents.studies[0]
+    bases = (
+        f"{row['base_model']} ({context})" if (context := base_context(row)) else row["base_model"]
+        for row in contents.studies
+    )
     return rendered(
         "header.html",
         study=contents.study,
-        hypothesis=hypothesis,
+        hypothesis=first["hypothesis"],
         registered=registered(contents.registrations, contents.settled),
         bases=[_summary(contents.of(one.base_model), one) for one in found],
-        facts=_facts(contents),
+        facts={
+            "base model": ", ".join(bases),
+            "extended to": f"{first['target_context']:,} tokens",
+            "seeds": str(run["seeds"]),
+            "cells": f"{run['done']:,} of {run['cells']:,} done",
+            "profile": run["profiles"] or "-",
+            "date": f"{run['last']:%Y-%m-%d}" if run["last"] else "nothing has been run yet",
+        },
     )
 
 
@@ -53,10 +61,7 @@ def _summary(contents: Contents, one: Summary) -> dict[str, object]:
 
 
 def gains(contents: Contents, one: Summary) -> Markup:
-    """Return a figure of what methods lose within the trained context and gain at the target.
-
-    It has a picture for each of the summary's benchmarks; "" without a result at both lengths.
-    """
+    """Return a figure of what methods lose within the trained context and gain at the target."""
     looks = method_looks(contents.overview, contents.families)
     pictures = []
     for name in one.benchmarks:
@@ -64,13 +69,10 @@ def gains(contents: Contents, one: Summary) -> Markup:
         points = {Variant.of(row): (row["lost"], row["gained"]) for row in rows}
         if len(points) > 1:
             first, label = rows[0], benchmark_label(name)
+            unit = first["unit"]
             axes = (
-                Axis(
-                    f"lost at {first['within_length']:,}, {first['unit']}", higher_is_better=False
-                ),
-                Axis(
-                    f"gained at {first['beyond_length']:,}, {first['unit']}", higher_is_better=True
-                ),
+                Axis(f"lost at {first['within_length']:,}, {unit}", higher_is_better=False),
+                Axis(f"gained at {first['beyond_length']:,}, {unit}", higher_is_better=True),
             )
             pictures.append(scatter_svg(f"{label}: gain against loss", axes, looks, points))
     if not pictures:
@@ -83,7 +85,6 @@ def gains(contents: Contents, one: Summary) -> Markup:
 
 
 def dot_plot(contents: Contents, one: Summary) -> str:
-    """Return the dot plot of all methods as SVG; "" without a result beyond the trained context."""
     panels = [
         rows
         for name in one.benchmarks
@@ -94,20 +95,3 @@ def dot_plot(contents: Contents, one: Summary) -> str:
         return ""
     order = list(dict.fromkeys(Variant.of(row) for panel in panels for row in panel))
     return dots_svg(PICTURE, panels, order, method_looks(contents.overview, contents.families))
-
-
-def _facts(contents: Contents) -> dict[str, str]:
-    run, first = contents.run[0], contents.studies[0]
-    return {
-        "base model": ", ".join(map(_base, contents.studies)),
-        "extended to": f"{first['target_context']:,} tokens",
-        "seeds": str(run["seeds"]),
-        "cells": f"{run['done']:,} of {run['cells']:,} done",
-        "profile": run["profiles"] or "-",
-        "date": f"{run['last']:%Y-%m-%d}" if run["last"] else "nothing has been run yet",
-    }
-
-
-def _base(row: Row) -> str:
-    name, context = row["base_model"], base_context(row)
-    return f"{name} ({context})" if context else str(name)

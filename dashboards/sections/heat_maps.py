@@ -9,21 +9,27 @@ from typing import get_args
 from markupsafe import Markup
 
 from dashboards.charts.heat_map import Field, HeatMap, depth_grid_svg, heat_map_svg, ramp_html
-from dashboards.contents import Contents, Row, select
-from dashboards.families import Family, Variant, duplicates, families, groups, ordered
+from dashboards.contents import Contents, Row, grouped, select
+from dashboards.families import (
+    Family,
+    Variant,
+    benchmark_label,
+    comparable,
+    duplicates,
+    families,
+    groups,
+    ordered,
+)
 from dashboards.figure import Table, code, figure
-from dashboards.scores import benchmark_label, comparable
 from dashboards.sections import tasks
 from lce_core import formats
 from lce_core.kinds import Kind
 from lce_core.study.variants import weights_label
 
 MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
-"""Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
 WORST = 1.5
 """Perplexities of at least this many times the best in their column have the worst colour."""
 PADDING = 42.0
-"""Horizontal padding of a figure in pixels."""
 MOST_FRAMES = 3
 """The best value of a column is framed only if at most this many methods share it."""
 _NEEDLES = {
@@ -34,15 +40,21 @@ _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
 def glance(contents: Contents) -> Markup:
-    """Return the heat maps of benchmarks with results."""
     trained = contents.studies[0]["trained_context"]
-    won = {name: _won(contents, name) for name in MEASURES}
+    won = {
+        name: {Variant.of(row): row["won"] for row in select(contents.standing, measure=name)}
+        for name in MEASURES
+    }
     same = duplicates(contents)
     in_order = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
     maps: list[tuple[float, Markup]] = []
     # Rows without a result have no unit, so the measure of a benchmark is that of its results.
-    begun = {row["benchmark"]: _measure(row) for row in rows if row["value_of_done"] is not None}
+    begun = {
+        row["benchmark"]: row["unit"] if row["kind"] == "text" else row["kind"]
+        for row in rows
+        if row["value_of_done"] is not None
+    }
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
@@ -57,19 +69,10 @@ def glance(contents: Contents) -> Markup:
     return Markup('<div class="glance">{}</div>').format(parts)
 
 
-def _measure(row: Row) -> str | None:
-    """Return the heat map that shows a row with a result."""
-    return str(row["unit"]) if row["kind"] == "text" else row["kind"]
-
-
-def _won(contents: Contents, measure: str) -> dict[Variant, float]:
-    return {Variant.of(row): row["won"] for row in select(contents.standing, measure=measure)}
-
-
 def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
     """Return the controls, then the families, the best family and its best member first.
 
-    The share of comparisons won decides which is better; for a family, that of its best member.
+    A variant is as good as the share of comparisons that it wins, a family as its best member.
     """
 
     def share(one: Variant) -> float:
@@ -93,7 +96,6 @@ def _map(
     same: Mapping[Variant, Variant],
     links: str,
 ) -> tuple[float, Markup]:
-    """Return the width in pixels of one heat map, and its HTML figure."""
     shown_map = heat_map(name, rows, in_order, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
@@ -124,16 +126,11 @@ def _map(
         same,
     )
     pictures = [heat_map_svg(shown_map)]
-    caption += _same(same) + links + ramp_html(*ends)
-    return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
-
-
-def _same(same: Mapping[Variant, Variant]) -> Markup:
-    """Return a sentence per variant that repeats the computation of another one, as HTML."""
     sentence = Markup(" {} is the same computation as {}.")
-    return Markup("").join(
-        sentence.format(code(one.label), code(first.label)) for one, first in same.items()
-    )
+    for one, first in same.items():
+        caption += sentence.format(code(one.label), code(first.label))
+    caption += links + ramp_html(*ends)
+    return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
 
 
 def heat_map(
@@ -143,13 +140,6 @@ def heat_map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> HeatMap:
-    """Build the heat map of all benchmarks in the rows, which `comparable` returned.
-
-    Args:
-      in_order: families, from top to bottom.
-      won: share of comparisons that each variant wins; empty to omit this column.
-      trained: trained context in tokens, at which a line is drawn; None for no line.
-    """
     kinds = {row["benchmark"]: row["kind"] for row in rows}
     lengths = {
         one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds
@@ -200,16 +190,15 @@ def _level(row: Row, known: Sequence[float]) -> float:
 
 
 def needles(contents: Contents) -> Markup:
-    """Return a figure with the grids of all methods for each task; "" if there are no results."""
-    found = dict.fromkeys((row["benchmark"], row["task"]) for row in contents.depths)
+    found = grouped(contents.depths, "benchmark", "task")
     alone = len(found) == 1
     return Markup("").join(
         _grids(
             "" if alone else f": {benchmark}/{task}".replace("_", " "),
             ordered(contents),
-            select(contents.depths, benchmark=benchmark, task=task),
+            rows,
         )
-        for benchmark, task in found
+        for (benchmark, task), rows in found.items()
     )
 
 

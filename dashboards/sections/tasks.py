@@ -6,17 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
-from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, duplicates, ordered
+from dashboards.contents import Contents, Row, grouped, select
+from dashboards.families import LEGEND, MARKS, Variant, duplicates, hole, ordered, scores_of
 from dashboards.figure import Cell, Table, Value, code, link, paragraph
-from dashboards.scores import LEGEND, MARKS, hole, scores_of
 from lce_core import formats
 from lce_core.terminal import visible
 
 Column = tuple[str, int]
-"""A column of a table: task and length in tokens."""
 MOST_COLUMNS = 10
-"""Maximum number of columns of a table on paper."""
 CONTROLS = (
     "The same prompts without their context, and with only the answer's neighbourhood. A score near"
     " the first does not come from the context. The distance from the second is what the length"
@@ -24,7 +21,6 @@ CONTROLS = (
 )
 ANSWERS = "Sample answers"
 MOST_CHARACTERS = 300
-"""Longer answers and references are cut."""
 _COUNTED = "n: prompts or windows of text behind the score of each seed."
 _ANSWERS_LEGEND = paragraph(
     "At most five answers per benchmark: wrong ones and right ones alternate, from different"
@@ -35,14 +31,9 @@ _ANSWER_HEADS = ("method", "task", "score", "answer", "reference", "prompt")
 
 
 def by_task(contents: Contents, *, on_paper: bool = False) -> Markup:
-    """Return a collapsed table for each benchmark.
-
-    Args:
-      on_paper: True to expand the tables, with at most `MOST_COLUMNS` columns, for A4 sheets.
-    """
+    """Return a collapsed table for each benchmark; on paper, tables of `MOST_COLUMNS` columns."""
     tables = []
-    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
-        rows = select(contents.scores, benchmark=benchmark)
+    for benchmark, rows in grouped(contents.scores, "benchmark").items():
         if any(row["value_of_done"] is not None for row in rows):
             columns = _columns(rows)
             tables += [
@@ -57,14 +48,12 @@ def by_task(contents: Contents, *, on_paper: bool = False) -> Markup:
 
 
 def controls(contents: Contents) -> Markup:
-    """Return a table of scores beside those of control prompts; "" without any."""
     if not contents.controls:
         return Markup()
     return paragraph(CONTROLS) + control_table(contents).saved("controls")
 
 
 def control_table(contents: Contents) -> Table:
-    """Return a row per method, task and length whose prompts were also scored as controls."""
     order = ordered(contents)
     rows = [
         (
@@ -87,10 +76,6 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Split columns into groups of at most `MOST_COLUMNS`.
-
-    A task's columns stay in one group, unless the task has more than `MOST_COLUMNS`.
-    """
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]
@@ -140,7 +125,6 @@ def _table(
 
 
 def _head(length: int, counted: Row | None) -> Cell:
-    """Return a column's length, with the number of samples of its scores."""
     shown = Markup(f"{length:,}")
     if counted is not None:
         most = f" to {counted['most']:,}" * (counted["fewest"] < counted["most"])
@@ -166,10 +150,8 @@ def _cell(score: Row | None) -> Value:
 
 
 def sample_answers(contents: Contents) -> Markup:
-    """Return a table of at most five answers for each benchmark; "" if no prompt was answered."""
     shown = Markup()
-    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.sample_answers):
-        rows = select(contents.sample_answers, benchmark=benchmark)
+    for benchmark, rows in grouped(contents.sample_answers, "benchmark").items():
         title = f"{benchmark.replace('_', ' ')}, {rows[0]['eval_length']:,} tokens"
         heading = Markup('<h3 id="{}">{}</h3>').format(anchor_of(contents, benchmark), title)
         shown += heading + Table(_ANSWER_HEADS, list(map(_answer, rows)), kind="samples").html()
@@ -177,12 +159,10 @@ def sample_answers(contents: Contents) -> Markup:
 
 
 def anchor_of(contents: Contents, benchmark: str) -> str:
-    """Return the HTML id of the heading above a benchmark's answers."""
     return f"answers-{contents.studies[0]['base_model']}-{benchmark}"
 
 
 def links(contents: Contents, benchmarks: Iterable[str]) -> Markup:
-    """Return a sentence as HTML that links to the answers of those benchmarks that have any."""
     known = {row["benchmark"] for row in contents.sample_answers}
     found = Markup(", ").join(
         link(f"#{anchor_of(contents, one)}", one.replace("_", " "))

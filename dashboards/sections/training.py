@@ -25,7 +25,6 @@ _MATCHED = {
     "tokens": " Training tokens are matched, except where an entry sets its own number.",
     "flops": " Training FLOPs are matched, up to whole optimizer steps.",
 }
-"""Sentence about the matched training budget, by the study's `match`."""
 _HEADS = (
     "trained", "text", "steps", "tokens per step", "tokens per row", "learning rate",
     "other settings",
@@ -33,10 +32,6 @@ _HEADS = (
 
 
 def tuning(contents: Contents) -> Markup:
-    """Return response curves, the losses of all trials and the scores at both values.
-
-    Return "" without trials.
-    """
     rows = contents.trials
     if not rows:
         return Markup()
@@ -68,7 +63,6 @@ def _grid(values: Sequence[float], start: float, end: float) -> WithTicks:
 
 
 def trials(contents: Contents) -> Table:
-    """Return the validation loss by method (rows) and value (columns); the best is bold."""
     rows = contents.trials
     values = sorted({row["value"] for row in rows})
     nll = {(row["method"], row["value"]): row for row in rows}
@@ -91,7 +85,6 @@ def trials(contents: Contents) -> Table:
 
 
 def own_best(contents: Contents) -> Table:
-    """Return the scores of each method at the common and at its own best value."""
     columns = (
         "benchmark", "eval_length", "method", "common_value", "common_score", "common_rank",
         "own_value", "own_score", "own_rank", "verdict",
@@ -106,10 +99,6 @@ def own_best(contents: Contents) -> Table:
 
 
 def training(contents: Contents) -> Markup:
-    """Return a figure with the loss curves of tuned methods, and a table of the settings.
-
-    Without training runs it returns "".
-    """
     axes = Axes("Training loss", "tokens", "nats per token", x_scale=within, marks=False)
     lines = lines_of(contents.trainings, "tokens", "loss")
     caption = (
@@ -117,14 +106,10 @@ def training(contents: Contents) -> Markup:
         " on the same data without an extension. Losses at different training lengths are not"
         " comparable, because they are measured on different text."
     )
-    return line_figure(contents, axes, lines, caption, "loss", "tokens") + _settings(contents)
-
-
-def _settings(contents: Contents) -> Markup:
-    if not contents.training_settings:
-        return Markup()
-    rows = [_row(contents, row) for row in contents.training_settings]
-    return Markup("<h3>Settings</h3>") + Table(_HEADS, rows, kind="settings").html()
+    shown = line_figure(contents, axes, lines, caption, "loss", "tokens")
+    if rows := [_row(contents, row) for row in contents.training_settings]:
+        shown += Markup("<h3>Settings</h3>") + Table(_HEADS, rows, kind="settings").html()
+    return shown
 
 
 def _row(contents: Contents, row: Row) -> list[Value]:
@@ -143,7 +128,6 @@ def _row(contents: Contents, row: Row) -> list[Value]:
 
 
 def cost(contents: Contents) -> Markup:
-    """Return a table of time, tokens and FLOPs by method, in the study's order."""
     known = {Variant.of(row): row for row in contents.costs if row["num_cells"]}
     if not known:
         return Markup()

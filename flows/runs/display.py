@@ -216,7 +216,7 @@ def publish_results(study: str, home: Path) -> None:
         " cells are done.",
     )
     report = home / "reports" / f"{study}.html"
-    command = [sys.executable, "-m", "dashboards", "--catalog", str(catalog_path(home))]
+    command = [sys.executable, "-m", "dashboards.report", "--catalog", str(catalog_path(home))]
     command += ["--study", study, "--out", str(report)]
     if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
         where = f"{report} on {socket.gethostname()}. Browsers do not follow links to files: open"

@@ -91,14 +91,12 @@ _OPTIONS: dict[str, Any] = {
 FOLDERS = ("model_folder", "data_folder", "plugins")
 """Options for the user's folders. A command line may contain each of them several times."""
 EVERY = tuple(_OPTIONS)
-"""All execution options, for commands that compute."""
 
 
 def with_execution(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that appends the execution options `names` to a command's own options.
 
-    The command receives these options as one `Execution`, its argument `how`. A command without
-    `how` can still use `--plugins`, which registers plug-ins.
+    The command receives them as one `Execution`, its argument `how`, if it has one.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -16,10 +16,14 @@ from lce_core.execution import Execution
 AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
 
 
-def _require_one_form(**forms: bool) -> None:
-    chosen = [f"--{name}" for name, is_chosen in forms.items() if is_chosen]
+def _list(kind: str, **forms: bool) -> None:
+    from lce.plugins import listing
+
+    chosen = [name for name, is_chosen in forms.items() if is_chosen]
     if len(chosen) > 1:
-        raise SpecError("form of the output", " and ".join(chosen), "one form", "choose one")
+        got = " and ".join(f"--{name}" for name in chosen)
+        raise SpecError("form of the output", got, "one form", "choose one")
+    listing.show(kind, chosen[0] if chosen else "table")
 
 
 @with_execution("plugins")
@@ -33,15 +37,7 @@ def methods(
     ] = False,
 ) -> None:
     """List the context-extension methods."""
-    from lce.plugins import listing
-
-    _require_one_form(json=as_json, markdown=markdown, exports=exports)
-    if exports:
-        say(listing.exports_table(), end="")
-    elif markdown:
-        say(listing.methods_markdown(), end="")
-    else:
-        listing.methods(as_json=as_json)
+    _list("methods", json=as_json, markdown=markdown, exports=exports)
 
 
 @with_execution("plugins")
@@ -52,13 +48,7 @@ def benchmarks(
     ] = False,
 ) -> None:
     """List the benchmarks."""
-    from lce.plugins import listing
-
-    _require_one_form(json=as_json, markdown=markdown)
-    if markdown:
-        say(listing.benchmarks_markdown(), end="")
-    else:
-        listing.benchmarks(as_json=as_json)
+    _list("benchmarks", json=as_json, markdown=markdown)
 
 
 def recipes(
@@ -68,29 +58,19 @@ def recipes(
     ] = False,
 ) -> None:
     """List the training recipes: published training settings that a study can use by name."""
-    from lce.plugins import listing
-
-    _require_one_form(json=as_json, markdown=markdown)
-    if markdown:
-        say(listing.recipes_markdown(), end="")
-    else:
-        listing.recipes(as_json=as_json)
+    _list("recipes", json=as_json, markdown=markdown)
 
 
 @with_execution("plugins")
 def models(as_json: AsJson = False) -> None:
     """List the base models."""
-    from lce.plugins import listing
-
-    listing.models(as_json=as_json)
+    _list("models", json=as_json)
 
 
 @with_execution("plugins")
 def corpora(as_json: AsJson = False) -> None:
     """List the text sources: what `corpus` of a study can name."""
-    from lce.plugins import listing
-
-    listing.corpora(as_json=as_json)
+    _list("corpora", json=as_json)
 
 
 @with_execution("plugins")
@@ -127,7 +107,7 @@ def fetch(
 @with_execution("plugins")
 def schema() -> None:
     """Print the JSON Schema of study files, for completion in editors."""
-    from lce.plugins.schema import study_schema
+    from lce.plugins.listing import study_schema
 
     say(json.dumps(study_schema(), indent=1))
 

@@ -13,8 +13,6 @@ from lce.commands.options import FOLDERS, Study, with_execution
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 
-ReportForm = Literal["html", "md", "latex", "pdf"]
-
 rebuild = typer.Typer(help="Rebuild the catalog or MLflow from the store.", no_args_is_help=True)
 
 
@@ -59,7 +57,7 @@ def catalog(
 def report(
     study: Study,
     form: Annotated[
-        ReportForm,
+        Literal["html", "md", "latex", "pdf"],
         typer.Option(
             "--format",
             help="html: one page with its script; md: a folder of Markdown; latex: tables;"
@@ -71,8 +69,7 @@ def report(
     """Write the study's report: an HTML page, Markdown with pictures and scores, LaTeX, or PDF."""
     from dashboards.latex import write_latex
     from dashboards.markdown import write_markdown
-    from dashboards.printing import write_pdf
-    from dashboards.report import write_report
+    from dashboards.report import write_pdf, write_report
     from flows.settings import browser, home, study_name
     from tasks.mending import mended
 

@@ -1,7 +1,4 @@
-"""`lce rope`: length bound of a RoPE base, smallest base for a length, a method's frequencies.
-
-All results are computed from head sizes and lengths; no model is loaded.
-"""
+"""`lce rope`: bounds of RoPE bases and frequencies of methods, without loading a model."""
 
 from __future__ import annotations
 

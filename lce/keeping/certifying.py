@@ -24,12 +24,7 @@ _LOGITS = 1e-3
 
 
 def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:
-    """Compare programs, by default all; return a table as lines, and True if all agree.
-
-    Raises:
-      SpecError: if a name or the model type is unknown.
-      DataError: if config.json cannot be read.
-    """
+    """Compare programs, by default all; return a table as lines, and True if all agree."""
     for name in wanted:
         if name not in RUNTIMES:
             raise SpecError("--with", name, " or ".join(RUNTIMES), did_you_mean(name, RUNTIMES))
@@ -45,7 +40,8 @@ def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:
             if isinstance(agreement, Agreement):
                 verdict = "differs" if agreement.field else "agrees"
                 factor = f"{agreement.attention_factor:.6g}"
-            rows.append((name, version, verdict, factor, _shown(logits)))
+            shown = logits.partition(":")[0] if isinstance(logits, str) else f"{logits:.1e}"
+            rows.append((name, version, verdict, factor, shown))
     table = [("program", "version", "tables", "attention", "logits"), *rows]
     lines = [f"{a:<13} {b:<14} {c:<8} {d:<10} {e}".rstrip() for a, b, c, d, e in table]
     rope = stated.reading.rope["rope_type"]
@@ -82,7 +78,3 @@ def _note(agreement: Agreement | str, logits: float | str) -> str | None:
     where = "" if agreement.up_to is None else f", in texts of at most {agreement.up_to:,} tokens"
     size = f"frequencies or attention factor differ by {agreement.difference:.2g}"
     return f"reads {agreement.field} differently: {size} relatively{where}"
-
-
-def _shown(logits: float | str) -> str:
-    return logits.partition(":")[0] if isinstance(logits, str) else f"{logits:.1e}"

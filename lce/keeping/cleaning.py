@@ -10,24 +10,14 @@ from flows.terminal import say
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from lce_core.store.garbage import Garbage, collect_garbage, find_garbage
+from lce_core.store.garbage import collect_garbage, find_garbage
 from lce_core.study.lock import roots_of
 
 GIGABYTE = 10**9
 
 
 def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: float) -> None:
-    """Print and remove the artifacts that no plan and no lock file needs.
-
-    Args:
-      locks: lock files outside the store; artifacts of their steps are kept too.
-      prompt_gigabytes: maximum size of the cached prompts; the oldest prompts are removed.
-
-    Raises:
-      SpecError: if `home` is not a store, `prompt_gigabytes` is infinite or NaN, the store has
-        neither a plan nor a lock file, or a process is computing a step.
-      DataError: if a plan or a lock file is unreadable.
-    """
+    """Remove and print the artifacts that no plan and no lock file needs."""
     if not (home / "artifacts").is_dir():
         raise SpecError(
             f"LCE_HOME {home}",
@@ -50,11 +40,7 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
     for one in garbage:
         place = one.path.relative_to(home)
         say(f"{one.what:<8} {formats.size(one.bytes):>9}  {place}  ({one.why})")
-    say(_summary(garbage, "would free" if dry_run else "freed"))
-
-
-def _summary(garbage: list[Garbage], verb: str) -> str:
     counts = Counter(one.what for one in garbage)
     what = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
     freed = formats.size(sum(one.bytes for one in garbage))
-    return f"{verb} {freed}: {what or 'nothing to remove'}"
+    say(f"{'would free' if dry_run else 'freed'} {freed}: {what or 'nothing to remove'}")

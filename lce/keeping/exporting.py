@@ -12,7 +12,6 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.export.stock_form import Subject
 from lce_core.methods import Method
-from lce_core.models import LanguageModel
 from lce_core.recipe import Precision
 from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
@@ -36,21 +35,10 @@ def export_variant(
     precision: str | None,
     mlflow: str | None = None,
 ) -> list[str]:
-    """Write the selected variant to the folder `out`; return a summary, one string per line.
+    """Write the selected variant to the new folder `out`; return a summary, one string per line.
 
-    Args:
-      study: name of a shipped study or of a study that ran in this home, or path of a study file.
-      execution: folders of the store, the weights and the data; without any, those of the last run.
-      out: folder that is empty or does not exist.
-      select: "axis=value,..." that matches one variant only.
-      length: request length in tokens, for a method whose frequencies depend on it.
-      precision: "fp32" or "bf16" for the written weights; None keeps the precision of the source.
-      mlflow: name under which to register the folder in MLflow; None to register nothing.
-
-    Raises:
-      SpecError: if the selection is not one variant, the variant is not trained yet, or stock
-        transformers cannot run its method.
-      ServiceError: if the team's MLflow server does not answer or refuses a request.
+    A method whose frequencies depend on the request length needs `length`, in tokens. Without a
+    `precision` the weights keep that of their source. `mlflow` is a name of the model registry.
     """
     if precision not in (None, *_PRECISIONS):
         raise SpecError(
@@ -90,9 +78,6 @@ def _one_variant(plan: StudyPlan) -> PlannedCell:
 
     A variant is a base model with a method and weights: the base model's own, published ones, or
     those of one training run.
-
-    Raises:
-      SpecError: if the plan has several variants, or this machine can compute none of the cells.
     """
     variants: dict[tuple[object, ...], list[PlannedCell]] = {}
     for cell in plan.cells:
@@ -134,7 +119,9 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     if spec.published is not None:
         folder = published_folder(spec.published, execution.model_folders)
     elif cell.checkpoint is None:
-        folder = _own_weights(spec.base_model, store, execution)
+        named = execution.model_folders.get(spec.base_model.known_as)
+        models = store.models
+        folder = named or spec.base_model.fetched(models) or spec.base_model.fetch(models)
     else:
         record = store.record(cell.checkpoint)
         folder = store.path(cell.checkpoint) / WEIGHTS
@@ -177,7 +164,6 @@ def _without_checkpoint(
 
 
 def _settled(method: Method, step: Step, plan: StudyPlan, store: Store) -> Method:
-    """Return the method with the parameters that a search has found, if the step depends on one."""
     fingerprint = step.parents.get(SearchSpec.kind)
     if fingerprint is None:
         return method
@@ -190,11 +176,6 @@ def _settled(method: Method, step: Step, plan: StudyPlan, store: Store) -> Metho
             f"run `lce run {plan.study.study}`",
         )
     return method.settled(record.result["parameters"])
-
-
-def _own_weights(base_model: LanguageModel, store: Store, execution: Execution) -> Path:
-    named = execution.model_folders.get(base_model.known_as)
-    return named or base_model.fetched(store.models) or base_model.fetch(store.models)
 
 
 def _shown(parameters: dict[str, Any]) -> str:

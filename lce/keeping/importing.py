@@ -25,7 +25,6 @@ STAGING = "importing"
 KEPT = "imported"
 """Folder of a home with results that differ from those of the store."""
 _LONGEST_VALUE = 60
-"""Maximum characters of a result that a message quotes."""
 
 Outcome = Literal["imported", "already here", "refused", "with other results"]
 
@@ -33,13 +32,7 @@ Outcome = Literal["imported", "already here", "refused", "with other results"]
 def import_parcels(home: Path, paths: Sequence[Path]) -> bool:
     """Import parcels and update the catalog; return True if no result was refused or differs.
 
-    Parcels may overlap and come in any order. A refused parcel or artifact does not keep the others
-    out.
-
-    Raises:
-      DataError: if a file is not a parcel, or the plan in the home is damaged; nothing is imported.
-      SpecError: if the home has no plan or another plan of the parcels' study, or another process
-        imports parcels; nothing is imported.
+    Parcels may overlap and come in any order. A refused one does not keep the others out.
     """
     store, parcels = Store(home), [Parcel.open(path) for path in paths]
     planned = {parcel: _planned(parcel, store) for parcel in parcels}
@@ -74,12 +67,6 @@ def import_parcels(home: Path, paths: Sequence[Path]) -> bool:
 
 
 def _planned(parcel: Parcel, store: Store) -> frozenset[str]:
-    """Return the ids of the steps of the plan for which the parcel was computed.
-
-    Raises:
-      DataError: if the plan in the home is damaged.
-      SpecError: if the home has no plan of the study, or another one.
-    """
     where = f"parcel {parcel.path.name}"
     try:
         plan = store.studies.plan(parcel.study)
@@ -129,7 +116,6 @@ def _import(store: Store, parcel: Parcel, ids: frozenset[str]) -> Counter[Outcom
 def _import_artifact(
     store: Store, parcel: Parcel, folder: Path, ids: frozenset[str]
 ) -> tuple[Outcome, str]:
-    """Import one extracted artifact; return what became of it, and a reason for the user."""
     if fault := fault_of(folder, folder.parent.name):
         return "refused", fault
     record = Record.read(folder)

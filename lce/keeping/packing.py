@@ -35,14 +35,11 @@ from lce_core.store.steps import Step
 from lce_core.study.plugin_folders import own_plugins
 
 _THERE = ("torch", "transformers", "accelerate")
-"""Packages that every machine with GPUs has, with all that they need."""
 _NEEDED = (
     *("pydantic", "pyarrow", "scipy", "threadpoolctl", "psutil", "filelock", "packaging"),
     *("wonderwords", "typing-extensions"),
 )
-"""Other packages that `lce_core` imports when it computes a step."""
 _NEEDED_BY = {"longbench": "rouge", "longbench_v2": "rouge", "needle": "rouge-score"}
-"""Packages of single benchmarks."""
 _PLATFORMS = tuple(
     f"manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "_2_17", "2014", "2010", "1")
 )
@@ -71,17 +68,8 @@ def pack_study(
 ) -> list[str]:
     """Write the parcels of a study's missing steps to the folder `out`; return a summary.
 
-    The study's plan is saved first, which registers its hypothesis and expectations.
-
-    Args:
-      out: folder that is empty or does not exist.
-      parcel: maximum size of a parcel, such as "60MB".
-      python: version of Python on the other machine, such as "3.12".
-      has: packages that the other machine has, besides torch, transformers and accelerate.
-
-    Raises:
-      SpecError: if nothing is missing, the folder is not empty, or something cannot travel.
-      UnavailableError: if the package index lacks a wheel.
+    This saves the plan, which registers its hypothesis and expectations. `has` names packages that
+    the other machine has, besides torch, transformers and accelerate.
     """
     if out.exists() and any(out.iterdir()):
         raise SpecError(
@@ -135,16 +123,13 @@ def _bytes(size: str) -> int:
 def _stage(
     work: Work, execution: Execution, folder: Path, python: str, has: set[str]
 ) -> dict[str, Any]:
-    """Copy everything but the manifest and the README into `folder`; return the manifest."""
     plan = work.request.plan
     steps = {step.fingerprint: step for unit in work.units for step in unit.steps}
     _copy_code(folder / "code" / "lce_core")
     data = _copy_data(work, execution, folder / "data")
     wheels, models = _copy_models(work, execution, folder / "models")
     _copy_artifacts(work, steps, Store(execution.home), folder / "artifacts")
-    plugins = []
     for number, place in enumerate(execution.plugin_folders):
-        plugins.append(str(number))
         _copy(place, folder / "plugins" / str(number))
     benchmarks = {entry.benchmark.plugin_name for entry in plan.study.benchmarks}
     needed = {*_NEEDED, *(_NEEDED_BY[one] for one in benchmarks & set(_NEEDED_BY))}
@@ -164,7 +149,7 @@ def _stage(
         "data": data,
         "models": models,
         "wheels": wheels,
-        "plugins": plugins,
+        "plugins": [*map(str, range(len(execution.plugin_folders)))],
         "units": [unit.to_json() for unit in work.ordered("offline")],
     }
 
@@ -196,7 +181,6 @@ def _copy_data(work: Work, execution: Execution, target: Path) -> list[str]:
 
 
 def _copy_models(work: Work, execution: Execution, target: Path) -> tuple[list[str], list[str]]:
-    """Return the models that travel as wheels, and those that travel as folders."""
     wheels, folders = [], []
     store = Store(execution.home)
     for name, place in execution.model_folders.items():
@@ -317,7 +301,6 @@ class _Parts(RawIOBase):
 
 
 def _parcels(folder: Path, out: Path, size: int) -> list[Path]:
-    """Write `folder` as one tar file in parts, and a file with their digests for sha256sum."""
     parts = _Parts(out / f"{folder.name}.tar", size)
     with tarfile.open(fileobj=parts, mode="w|gz", bufsize=1 << 20) as tar:
         for path in (folder, *sorted(folder.rglob("*"))):

@@ -1,7 +1,4 @@
-"""`lce verify`: recompute a sample of a study's cells and compare the results.
-
-`lce verify --files` rereads every byte of every artifact instead, to find damaged files.
-"""
+"""`lce verify`: recompute a sample of a study's cells, or reread all artifacts of a store."""
 
 from __future__ import annotations
 
@@ -35,13 +32,7 @@ QUIET_SECONDS = 1.0
 def verify_study(
     study: str, execution: Execution, *, sample: str, seed: int, select: str, tolerance: float
 ) -> bool:
-    """Recompute sampled cells and compare with the stored results; return True if all agree.
-
-    Every comparison is saved in the store. The cells that differ and a summary are printed.
-
-    Raises:
-      SpecError: if the request is wrong, no cell is done, or another `lce verify` is running.
-    """
+    """Recompute sampled cells, compare and save the comparisons; return True if all agree."""
     study, execution = as_last_run(study, execution)
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
@@ -76,10 +67,7 @@ def verify_study(
 
 
 def verify_files(home: Path) -> bool:
-    """Reread all artifacts of a store and print the damaged ones; return True if none is damaged.
-
-    If an artifact is damaged, rebuild the catalog without its results.
-    """
+    """Reread all artifacts of a store and print the damaged ones; return True if none is."""
     store, console = Store(home), Console(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
     task = shown.add_task("reading artifacts", total=None)
@@ -110,10 +98,7 @@ def verify_files(home: Path) -> bool:
 
 
 def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
-    """Return the finished steps with their records, by fingerprint.
-
-    Steps whose weights are elsewhere are left out, because nothing here can recompute them.
-    """
+    """Return the finished steps with their records, without those whose weights are elsewhere."""
     listing, found = store.listing(), {}
     inputs = {one: plan.steps[one] for step in steps for one in step.parents.values()}
     elsewhere = {

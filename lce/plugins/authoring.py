@@ -18,21 +18,11 @@ from lce_core.registry import Registry, plugin_names
 from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 KINDS = {"method": "methods", "benchmark": "benchmarks", "model": "models", "corpus": "corpora"}
-"""Folder of plug-ins by the kind that `lce new` takes."""
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -> Path:
-    """Create a file such as FOLDER/methods/NAME.py from a template; return its path.
-
-    Args:
-      folder: folder of plug-ins, as for `--plugins`; created if it does not exist.
-      attention: write a method with its own attention scheme. This file is complete.
-
-    Raises:
-      SpecError: if the kind is unknown or has no attention, the name is invalid or in use, or the
-        file exists.
-    """
+    """Create a file such as FOLDER/methods/NAME.py from a template; return its path."""
     if kind not in KINDS:
         raise SpecError("lce new", repr(kind), " or ".join(KINDS), "write one of these kinds")
     if attention and kind != "method":
@@ -102,15 +92,7 @@ class PluginFile:
 
 
 def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
-    """Check the plug-ins at `path` and print a line for each check; return True if all pass.
-
-    Args:
-      path: file or package of a plug-in, or a folder with subfolders methods/, benchmarks/, ...
-      data_folders: folders of the data sets that the benchmarks read, by the data sets' names.
-
-    Raises:
-      SpecError: if `path` has no plug-in, or a shipped plug-in has the same name.
-    """
+    """Check the plug-ins at `path` and print a line for each check; return True if all pass."""
     require_assertions(sys.flags.optimize)
     found = plugin_files(path.absolute())
     add_plugin_folders(tuple({one.folder for one in found}))
@@ -119,11 +101,6 @@ def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
 
 
 def plugin_files(path: Path) -> list[PluginFile]:
-    """Return the plug-in at an absolute path, or all plug-ins in its subfolders.
-
-    Raises:
-      SpecError: if there are none.
-    """
     path = path.parent if path.name == "__init__.py" else path
     if path.parent.name in PLACES and path.stem in plugin_names([str(path.parent)]):
         return [PluginFile(path.parents[1], path.parent.name, path.stem)]
@@ -143,7 +120,6 @@ def plugin_files(path: Path) -> list[PluginFile]:
 
 
 def require_assertions(optimize: int) -> None:
-    """Raise SpecError if Python runs with -O, because the checks are assert statements."""
     if optimize:
         raise SpecError(
             "lce check",

@@ -1,21 +1,19 @@
-"""Tables, JSON and Markdown pages about what a study can use, from the plug-ins' code.
-
-Used by `lce methods`, `benchmarks`, `models`, `corpora`, `recipes` and the documentation site.
-"""
+"""Tables, JSON, Markdown pages and a JSON Schema of what a study can use, from the plug-ins."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from flows.terminal import Terminal, plain_table, say
-from lce_core.benchmarks import BENCHMARKS, Benchmark, ProfileName, TextBenchmark
+from lce_core.benchmarks import BENCHMARKS, Benchmark, TextBenchmark
 from lce_core.corpora import CORPORA
 from lce_core.errors import SpecError
 from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
-from lce_core.registry import Plugin
+from lce_core.registry import Plugin, Registry
 from lce_core.study.cost import (
     attention_flops,
     cached_tokens,
@@ -23,6 +21,7 @@ from lce_core.study.cost import (
     keys_of_last,
     relative_attention,
 )
+from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
@@ -57,27 +56,45 @@ Generated from the files in `lce_core/recipes`. A recipe is a named set of publi
 settings. `training: {recipe: NAME}` in a study, or in an entry of `methods`, uses these values;
 further keys override single values. "but:" precedes a source that contradicts the value.
 """
+Texts = tuple[Sequence[str], Sequence[Sequence[str]]]
+_Schema = dict[str, Any]
 _EXPORT_TARGET = 32768
 _COST_LENGTH = 4096
 _COST_HELD_OUT = 1 << 20
 
 
-def methods(*, as_json: bool) -> None:
+def show(kind: str, form: str) -> None:
+    """Print all plug-ins of a kind as a table, as "json", or as one of the pages `PAGES`."""
+    if page := PAGES.get((kind, form)):
+        say(page(), end="")
+        return
+    columns, rows = TABLES[kind]()
+    if form == "json":
+        keys = [column.replace(" ", "_") for column in columns]
+        say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
+        return
+    table = plain_table(columns)
+    for row in rows:
+        table.add_row(*row)
+    Terminal().print(table)
+
+
+def _methods() -> Texts:
     loaded = [(name, METHODS.load(name)) for name in METHODS.names()]
-    rows = ((name, *properties(one), one.source.paper) for name, one in loaded)
-    _print(("method", "family", "attention", "trains", "source"), rows, as_json)
+    rows = [(name, *properties(one), one.source.paper) for name, one in loaded]
+    return ("method", "family", "attention", "trains", "source"), rows
 
 
-def benchmarks(*, as_json: bool) -> None:
+def _benchmarks() -> Texts:
     rows = []
     for name in BENCHMARKS.names():
         one = BENCHMARKS.load(name)
         samples = "by seed" if one.seeded else "fixed"
         rows.append((name, one.unit, one.default_metric, samples, one.source.paper))
-    _print(("benchmark", "unit", "metric", "samples", "source"), rows, as_json)
+    return ("benchmark", "unit", "metric", "samples", "source"), rows
 
 
-def models(*, as_json: bool) -> None:
+def _models() -> Texts:
     rows = []
     for name in MODELS.names():
         model = MODELS.load(name)
@@ -88,43 +105,26 @@ def models(*, as_json: bool) -> None:
             rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
             sizes = (str(geometry.trained_context), f"{geometry.theta:g}", rotary)
         rows.append((name, *sizes, model.origin(), model.licence))
-    _print(("base model", "context", "theta", "rotary", "weights", "licence"), rows, as_json)
+    return ("base model", "context", "theta", "rotary", "weights", "licence"), rows
 
 
-def corpora(*, as_json: bool) -> None:
+def _corpora() -> Texts:
     loaded = [(name, CORPORA.load(name)) for name in CORPORA.names()]
-    rows = ((name, one.summary, ", ".join(one.model_fields)) for name, one in loaded)
-    _print(("corpus", "text", "parameters"), rows, as_json)
+    rows = [(name, one.summary, ", ".join(one.model_fields)) for name, one in loaded]
+    return ("corpus", "text", "parameters"), rows
 
 
-def recipes(*, as_json: bool) -> None:
+def _recipes() -> Texts:
     keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
     rows = []
     for name in recipe_names():
         recipe = load_recipe(name)
         known = {key.removeprefix("training."): str(fact.value) for key, fact in recipe.facts()}
         rows.append((name, *(known.get(key, "-") for key in keys), recipe.about))
-    _print(
-        ("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose"),
-        rows,
-        as_json,
-    )
-
-
-def _print(columns: Sequence[str], rows: Iterable[Sequence[str]], as_json: bool) -> None:
-    """Print rows of texts as a table, or as a JSON list of objects."""
-    if as_json:
-        keys = [column.replace(" ", "_") for column in columns]
-        say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
-        return
-    table = plain_table(columns)
-    for row in rows:
-        table.add_row(*row)
-    Terminal().print(table)
+    return ("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose"), rows
 
 
 def methods_markdown() -> str:
-    """Return a page with a table of all methods, then a section for each."""
     loaded = {name: METHODS.load(name) for name in METHODS.names()}
     model = MODELS.load("llama2_7b")()
     full = evaluation_cost(model, METHODS.load("none")(), _EXPORT_TARGET, 1, _EXPORT_TARGET).flops
@@ -142,7 +142,6 @@ def methods_markdown() -> str:
 
 
 def _costs(plugin: type[Method], model: LanguageModel) -> Iterator[str]:
-    """Yield the table entries of a method from its prompts' attention FLOPs to its export."""
     given = any(field.is_required() for field in plugin.model_fields.values())
     method = METHODS.parse(
         {"name": plugin.plugin_name, **(plugin.examples[0] if given else {})}, "EXAMPLES"
@@ -176,7 +175,6 @@ def _method(name: str, method: type[Method]) -> str:
 
 
 def benchmarks_markdown() -> str:
-    """Return a page with a table of all benchmarks, then a section for each."""
     loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
     rows = [
         (
@@ -200,10 +198,11 @@ def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
     for data in benchmark.all_data_sets().values():
         only = "; only if a parameter selects it" if data in benchmark.data_on_demand else ""
         lines.append(f"- data set `{data.name}`: {data.origin}{only}")
-    rows = [
-        (f"`{name}`", profile.summary, f"{_tokens(benchmark, name):,}")
-        for name, profile in benchmark.profiles.items()
-    ]
+    rows = []
+    for profile, about in benchmark.profiles.items():
+        one = benchmark.model_validate({"profile": profile})
+        tokens = sum(one.num_tokens(t, _COST_LENGTH, _COST_HELD_OUT) for t in one.tasks())
+        rows.append((f"`{profile}`", about.summary, f"{tokens:,}"))
     table = _table(("profile", "what it does", f"tokens at {_COST_LENGTH:,}"), rows)
     return "\n".join([*lines, "", *table, *_parameters(benchmark)])
 
@@ -216,13 +215,7 @@ def _length(benchmark: type[Benchmark]) -> str:
     return "maximum length of a prompt; the data or the task determine the actual length"
 
 
-def _tokens(benchmark: type[Benchmark], profile: ProfileName) -> int:
-    one = benchmark.model_validate({"profile": profile})
-    return sum(one.num_tokens(task, _COST_LENGTH, _COST_HELD_OUT) for task in one.tasks())
-
-
 def recipes_markdown() -> str:
-    """Return a page with a table of values and sources for each recipe."""
     sections = [_recipe(name, load_recipe(name)) for name in recipe_names()]
     return "\n".join([_RECIPES_HEAD, "\n\n".join(sections), ""])
 
@@ -269,22 +262,12 @@ def _table(
 
 
 def properties(method: type[Method]) -> tuple[str, str, str]:
-    """Return three table entries of a method: its family, its attention, and its training.
-
-    Attention is "exact" or "approximate". Training is "no" (inference only), "yes" (optional) or
-    "always" (required).
-    """
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
     return method.family, attention, trains
 
 
 def exports_table() -> str:
-    """Return a table of how `lce export` writes each method, for two base models.
-
-    An entry is the RoPE type with its parameters in transformers, or the reason why `lce export`
-    refuses the method.
-    """
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     rows = []
@@ -324,3 +307,66 @@ def _form(form: StockForm) -> str:
     pairs = f", {len(stated['long_factor'])} divisors" if "long_factor" in stated else ""
     only = form.only_at is None and form.follows_up_to is not None
     return f"`{stated['rope_type']}`, {shown}{pairs}" + ", up to the target" * only
+
+
+def study_schema() -> _Schema:
+    """Return the JSON Schema of study files, without the rules across several keys."""
+    schema = StudySpec.model_json_schema()
+    parts, keys = schema["$defs"], schema["properties"]
+    # An entry's `training` may omit keys that a recipe or the study's `training` provides.
+    del parts["Training"]["required"]
+    parts["Training"]["properties"]["recipe"] = {"enum": recipe_names()}
+    of_method = _without(parts.pop("MethodEntry")["properties"], "method", "at_best")
+    of_benchmark = _without(parts.pop("BenchmarkEntry")["properties"], "benchmark")
+    for base in ("Corpus", "LanguageModel", "Method", "Benchmark"):
+        del parts[base]  # the entries below replace these base classes
+    keys["corpus"] = _entry(CORPORA, {}, parts)
+    keys["base_models"]["items"] = _entry(MODELS, {}, parts)
+    keys["methods"]["items"] = _entry(METHODS, of_method, parts)
+    keys["benchmarks"]["items"] = _entry(BENCHMARKS, of_benchmark, parts, "lengths")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _entry(registry: Registry[Any], common: _Schema, parts: _Schema, *required: str) -> _Schema:
+    """Return the schema of a plug-in's name, or of a mapping with `name` and further keys.
+
+    A plug-in's parameter takes precedence over a key of `common`; `required` names keys of it.
+    `parts` gains the definitions of the parameters.
+    """
+    names, mappings = [], []
+    for name in registry.names():
+        plugin = registry.load(name)
+        own = plugin.model_json_schema()
+        parts |= own.pop("$defs", {})
+        needed = [*required, *own.get("required", ())]
+        if not needed:
+            names.append(name)
+        mappings.append(
+            {
+                "type": "object",
+                "description": plugin.summary,
+                "properties": {"name": {"const": name}, **common, **own["properties"]},
+                "required": ["name", *needed],
+                "additionalProperties": False,
+            }
+        )
+    return {"oneOf": [*([{"enum": names}] if names else []), *mappings]}
+
+
+def _without(properties: _Schema, *keys: str) -> _Schema:
+    return {key: value for key, value in properties.items() if key not in keys}
+
+
+TABLES: dict[str, Callable[[], Texts]] = {
+    "methods": _methods,
+    "benchmarks": _benchmarks,
+    "models": _models,
+    "corpora": _corpora,
+    "recipes": _recipes,
+}
+PAGES: dict[tuple[str, str], Callable[[], str]] = {
+    ("methods", "markdown"): methods_markdown,
+    ("methods", "exports"): exports_table,
+    ("benchmarks", "markdown"): benchmarks_markdown,
+    ("recipes", "markdown"): recipes_markdown,
+}

@@ -27,9 +27,7 @@ class Inspection:
     lengths: ContextLengths
     table: RopeTable
     scheme: AttentionScheme | None
-    """The method's attention scheme; None for full causal attention."""
     base: Head
-    """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
     """Rotated pairs with the method: one entry per head, or one entry if all heads share them."""
     layers: tuple[LayerAttention | None, ...]
@@ -37,7 +35,6 @@ class Inspection:
 
     @property
     def changes_frequencies(self) -> bool:
-        """True if the method's frequencies differ from the base model's."""
         return any(
             pair.wavelength_before != pair.wavelength_after
             for head in self.heads
@@ -46,19 +43,25 @@ class Inspection:
 
     @property
     def changes_attention_alone(self) -> bool:
-        """True if the method has its own attention but the base model's frequencies."""
         return self.scheme is not None and not self.changes_frequencies
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about properties of the method that its table of frequencies does not show."""
         notes = []
         if self.scheme is not None:
             alone = (
                 "Changes only attention" if self.changes_attention_alone else "Changes attention"
             )
             notes.append(f"{alone}: {_summary(self.scheme)}.")
-        notes += self._layer_notes()
+        own: dict[object, tuple[LayerAttention, list[str]]] = {}
+        for index, layer in enumerate(self.layers):
+            if layer is not None:
+                own.setdefault(layer.key, (layer, []))[1].append(str(index))
+        notes += [
+            f"Layers that differ ({len(numbers)} of {len(self.layers)}; the first layer is 0):"
+            f" {', '.join(numbers)}. {_described(layer)}."
+            for layer, numbers in own.values()
+        ]
         if self.method.rotary is not None:
             notes.append("Learns its frequencies in training; shown are the untrained ones.")
         if self.method.length_dependent(self.geometry, self.lengths):
@@ -75,25 +78,8 @@ class Inspection:
             )
         return notes
 
-    def _layer_notes(self) -> list[str]:
-        own: dict[object, tuple[LayerAttention, list[str]]] = {}
-        for index, layer in enumerate(self.layers):
-            if layer is not None:
-                own.setdefault(layer.key, (layer, []))[1].append(str(index))
-        return [
-            f"Layers that differ ({len(numbers)} of {len(self.layers)}; the first layer is 0):"
-            f" {', '.join(numbers)}. {_described(layer)}."
-            for layer, numbers in own.values()
-        ]
-
     def head(self, number: int | None) -> Head | None:
-        """Return the rotated pairs of head `number`.
-
-        If `number` is None, return the pairs that all heads share, or None if heads differ.
-
-        Raises:
-          SpecError: if all heads share their frequencies, or the model has no head `number`.
-        """
+        """Return the pairs of head `number`; by default those that all heads share, if any."""
         if len(self.heads) == 1 and number is None:
             return self.heads[0]
         if number is None:
@@ -111,15 +97,7 @@ class Inspection:
 def inspect_method(
     name: str, parameters: Sequence[str], model: str, target: int, request: int | None
 ) -> Inspection:
-    """Compute the frequencies and the attention of a method on a base model.
-
-    Args:
-      parameters: parameters of the method as "KEY=VALUE", with values as in a study file.
-      request: request length in tokens; None means `target`.
-
-    Raises:
-      SpecError: if a name, parameter or length is invalid.
-    """
+    """Compute a method on a base model; `parameters` are "KEY=VALUE" as in a study file."""
     method = METHODS.parse({"name": name, **_parsed(parameters)}, "lce rope inspect")
     base_model = MODELS.parse({"name": model}, "--model")
     geometry = base_model.geometry

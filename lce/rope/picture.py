@@ -39,7 +39,6 @@ STYLE = """
 
 
 def draw(found: Inspection) -> str:
-    """Return the plot as SVG text, with one curve for each head if heads differ."""
     title = f"{found.method.plugin_name} on {found.model}"
     request, trained = found.lengths.request, found.lengths.trained
     parts = [
@@ -86,7 +85,7 @@ def _wavelengths(found: Inspection) -> Iterator[str]:
     for head in heads:
         points = [(x(pair.pair), y(pair.wavelength_after)) for pair in _rotated(head)]
         if points:
-            yield _curve(points, _class(heads))
+            yield _curve(points, "method many" if len(heads) > 1 else "method")
         if len(heads) == 1:
             for (px, py), pair in zip(points, _rotated(head), strict=True):
                 kind = " extrapolated" if pair.state == "extrapolated" else ""
@@ -99,7 +98,6 @@ def _wavelengths(found: Inspection) -> Iterator[str]:
 
 
 def _rotated(head: Head) -> list[Pair]:
-    """Return the pairs with a finite wavelength; a pair that is not rotated has no point."""
     return [pair for pair in head.pairs if pair.state != "no rotation"]
 
 
@@ -143,19 +141,10 @@ def _margins(found: Inspection) -> Iterator[str]:
 
 
 def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencies]:
-    """Return the smallest B_m in each of `STEPS` ranges of distances up to `longest` tokens.
-
-    Returns:
-      The first distance of each range, (steps,), and its smallest B_m, (steps,). The ranges have
-      equal widths on a log scale; ranges that contain no integer distance are left out.
-    """
+    """Return the first distance of ranges that are equal on a log scale, and their smallest B_m."""
     edges = np.unique(np.geomspace(1, longest + 1, STEPS).astype(np.int64))
     sums = np.concatenate([run for _, run in discrimination_runs(inv_freq, longest)])
     return edges[:-1].astype(np.float64), np.minimum.reduceat(sums, edges[:-1])
-
-
-def _class(curves: Sequence[object]) -> str:
-    return "method many" if len(curves) > 1 else "method"
 
 
 def _named_lines(lines: list[tuple[float, str, str]]) -> Iterator[str]:

@@ -32,14 +32,7 @@ STARRED = "* wavelength above L_theta: less than one rotation within the bound."
 
 
 def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
-    """Return the output of `lce rope bound`: L_theta of a RoPE base, with its definition.
-
-    L_theta is the longest distance up to which B_m (see `lce.rope.picture`) is never negative.
-
-    Args:
-      inv_freq: frequencies of the base's pairs in radians per token, (pairs,).
-      length: L_theta in tokens; None if it exceeds `SEARCHED`.
-    """
+    """Return the output of `lce rope bound`; a `length` of None exceeds `SEARCHED`."""
     dim = 2 * len(inv_freq)
     head = f"base {base:g}, {dim} rotated elements"
     meaning = (
@@ -58,14 +51,6 @@ def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
 
 
 def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> str:
-    """Return the output of `lce rope base`: the smallest RoPE base for a length.
-
-    Args:
-      length: distance in tokens up to which B_m (see `lce.rope.picture`) must not be negative.
-      dim: number of rotated elements of a head.
-      digits: significant digits of the bases that were tried.
-      found: the smallest base, and the base from which on every base of the grid works.
-    """
     own = bounded_length(frequencies_of(found.base, dim))
     reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
     steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"
@@ -91,7 +76,6 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
 
 
 def show(found: Inspection, head: Head | None) -> None:
-    """Print the output of `lce rope inspect`: the pairs of `head`, or a line for each head."""
     console = Terminal(highlight=False, soft_wrap=True)
     lengths, geometry = found.lengths, found.geometry
     console.print(
@@ -120,11 +104,12 @@ def show(found: Inspection, head: Head | None) -> None:
 
 
 def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
-    """Return the inspection as JSON values, with the pairs of `head`, or of all heads if None.
-
-    JSON has no infinity, so the wavelength of a pair that is not rotated becomes None.
-    """
+    """Return the inspection as JSON, with None for the infinite wavelength of an unrotated pair."""
     heads = found.heads if head is None else (head,)
+
+    def finite(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: None if value == math.inf else value for key, value in items}
+
     return {
         "method": found.method.identity(),
         "model": found.model,
@@ -136,12 +121,8 @@ def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
         "base_model": {"bound": found.base.bound, "num_negative": found.base.num_negative},
         "heads": []
         if found.changes_attention_alone
-        else [asdict(one, dict_factory=_finite) for one in heads],
+        else [asdict(one, dict_factory=finite) for one in heads],
     }
-
-
-def _finite(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: None if value == math.inf else value for key, value in items}
 
 
 def _pairs(head: Head, found: Inspection) -> Table:

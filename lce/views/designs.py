@@ -26,7 +26,6 @@ from lce_core.terminal import WIDTH
 
 SEEDS, TIMES = (1, 2, 3, 5, 8), (1, 2, 4)
 _SEARCHED = tuple(product((*range(1, 11), 12, 15, 20, 30), (1, 2, 4, 8, 16, 32, 64)))
-"""Numbers of seeds and multiples of prompts among which the cheapest design is searched."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,9 @@ class Group:
 
     test: Test
     texts: tuple[str, ...]
-    """Claims or expectations to which the comparisons belong."""
     lengths: tuple[int, ...]
 
     def detectable(self, num_seeds: int, times: int, ratio: float) -> float | None:
-        """Return the difference that a design detects; None if none, or if it exceeds the data."""
         test = self.test
         if times > test.most_times or test.design.missing(num_seeds, times, test.level):
             return None
@@ -80,7 +77,6 @@ class Costs:
         return {"flops": flops, "hours": seconds / 3600, "gpu_hours": on_gpu / 3600}
 
     def shown(self, num_seeds: int, times: int) -> str:
-        """Format the time of a design, in `unit`."""
         cost = self.of(num_seeds, times)
         if self._in_gpu_hours:
             return formats.three_digits(cost["gpu_hours"])
@@ -102,7 +98,7 @@ def groups(comparisons: Iterable[Comparison]) -> list[Group]:
 def cheapest(group: Group, costs: Costs, target: float, ratio: float) -> tuple[int, int] | None:
     """Return seeds and multiple of prompts of the cheapest design that detects `target`.
 
-    For trained methods, a design has at least two seeds. None if no searched design suffices.
+    For trained methods, a design has at least two seeds.
     """
     fits = (
         (num_seeds, times)
@@ -162,11 +158,6 @@ def _targets(one: Group, options: Options) -> tuple[float, ...]:
 def lines(
     plan: StudyPlan, prices: Prices, options: Options, comparisons: Iterable[Comparison]
 ) -> Iterator[str]:
-    """Yield the cost of each design, what it detects in each comparison, and the cheapest one.
-
-    Raises:
-      SpecError: if no comparison has the unit of the difference to detect.
-    """
     costs, found = Costs(plan, prices), groups(comparisons)
     if found and not any(one.test.unit in options.targets for one in found):
         raise SpecError(

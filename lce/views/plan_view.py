@@ -19,8 +19,7 @@ from flows.plans.pricing import (
     tokens_and_time,
 )
 from flows.terminal import Terminal, plain_table, wrapped
-from lce.views.needs import needs_lines
-from lce.views.planning import Inspection
+from lce.views.planning import Inspection, needs_lines
 from lce_core import formats
 from lce_core.statistics.power import looks_in_words
 from lce_core.store.steps import Step
@@ -40,27 +39,17 @@ SIGNS: dict[Change, str] = {
 }
 """Sign of each state of a cell. In `lce lock --check`, "~" and "+" also mean changed and new."""
 ORPHANED = "-"
-"""Sign of an artifact that the plan does not use any more."""
 MOST_GROUPS = 12
-"""Maximum number of printed reasons; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
 """30 days. If a study takes longer on one CPU, the output suggests --device-type for GPU times."""
 _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
-"""Base model and method of a row of the printed table; a tuned method ends with " tuned"."""
 Group = tuple[str, str, str]
-"""Sign, kind of step and reason. Steps that agree in all three are counted on one printed line."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
-    """Print the output of `lce plan`.
-
-    Args:
-      every_cell: also print a line for each cell.
-      device: type of device to predict times for, such as "h100"; None for this machine.
-    """
     console = Terminal()
     prices = found.prices(device)
     console.print(_table(found, prices))
@@ -82,7 +71,6 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
 
 
 def difference_lines(found: Inspection) -> Iterator[str]:
-    """Yield the number of cells in each state, then a line for each reason with its cells."""
     counts = found.change_counts()
     parts = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
     parts += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
@@ -99,7 +87,7 @@ def difference_lines(found: Inspection) -> Iterator[str]:
 
 
 def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
-    """Group steps by the reason of their state; return the axes (method, seed, ...) of each step.
+    """Group the axes (method, seed, ...) of steps by the reason of their state.
 
     Included are cells that are not done, unless their only reason is "new", other steps that are
     failed or that a run computes again, and orphaned artifacts.
@@ -124,7 +112,6 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
 
 
 def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
-    """Return "METHODS on BENCHMARKS" of a group's steps; omit a part with more than 3 names."""
     parts = []
     for axis in ("method", "benchmark"):
         values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))
@@ -147,7 +134,6 @@ def _table(found: Inspection, prices: Prices) -> Table:
 
 
 def _by_method(found: Inspection) -> tuple[dict[Row, Counter[Change]], dict[Row, list[Step]]]:
-    """Count each method's cells by state, and list its missing steps, training included."""
     counts: dict[Row, Counter[Change]] = {}
     steps: dict[Row, list[Step]] = {}
     for cell in found.plan.cells:
@@ -208,7 +194,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
-    for line in needs_lines(found.plan, found.states, found.execution, prices):
+    for line in needs_lines(found, prices):
         yield from wrapped(line)
 
 
@@ -220,9 +206,8 @@ def _priced_steps(found: Inspection) -> Iterator[Step]:
 def training_table(plan: StudyPlan) -> Table | None:
     """Return a table of each tuned method's own training with one seed, without trials of `tune`.
 
-    With `match: flops` the last column shows the FLOPs as a percentage of the budget; the rest is
-    rounding to whole optimizer steps. With `match: tokens`, return None if all methods have equal
-    tokens and FLOPs.
+    With `match: flops` the last column has the share of the budget; the rest is rounding to whole
+    optimizer steps. With `match: tokens`, return None if all methods have equal costs.
     """
     study = plan.study
     found = {

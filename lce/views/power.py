@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -29,16 +30,12 @@ from lce_core.study.variants import CONTROL
 from lce_core.terminal import WIDTH
 
 Folders = Mapping[str, Path]
-NO_FOLDERS: Folders = MappingProxyType({})
-"""Folders of a machine without data sets, on which all of them count as published."""
 TARGETS = {"accuracy": (0.05, 0.1, 0.2), "sd": (0.2, 0.5, 1.0)}
-"""Differences, by unit, that `lce plan --power` considers if the user names none."""
 FEWEST_RANKED = 3
 """Minimum number of methods for `predicts`, as in the view `expectations`."""
 _TARGET = re.compile(r"(\d+(?:\.\d+)?) (accuracy|sd)")
 
 Cells = Mapping[Any, Mapping[Any, Mapping[str, PlannedCell]]]
-"""Cells by base model, benchmark and length, then by method, then by task."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +43,11 @@ class Options:
     """The variances that the user assumes, and the differences that the user wants to detect."""
 
     ratio: float = 1.0
-    """See `Design.probability`. `docs/statistics.md` has the rates of false differences for ratios
-    from 0 to 3."""
+    """See `Design.probability`."""
     targets: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: TARGETS)
 
     @staticmethod
     def of(detect: str | None, ratio: float) -> Options:
-        """Read the options of `lce plan`.
-
-        Raises:
-          SpecError: if `detect` is not a number with a unit, or the ratio is negative.
-        """
         if not 0 <= ratio < 1e3:
             raise SpecError(
                 "--variance-ratio", ratio, "a number from 0 to 1,000", "choose such a number"
@@ -83,7 +74,6 @@ class Test:
     unit: str
     """"accuracy", or "sd": standard deviations of the differences between documents."""
     level: float
-    """Level at which the entry of `expects` is tested; 0.05 for all others."""
     alpha: float
     """Level of one of the entry's comparisons: `level` divided by their number."""
     margin: float | None = None
@@ -98,7 +88,6 @@ class Test:
     is tested over documents."""
 
     def undecidable(self, num_seeds: int) -> str | None:
-        """Return why the study cannot decide the comparison; None if it can."""
         if not self.design.num_prompts:
             return "n is unknown"
         needed = self.design.missing(num_seeds, 1, self.level)
@@ -108,7 +97,6 @@ class Test:
         return self.design.probability(num_seeds, 1, effect, self.alpha, ratio)
 
     def effect(self, options: Options) -> float | None:
-        """Return the difference that the user wants to detect; None if it has another unit."""
         if self.margin is not None and self.unit == "accuracy":
             return self.margin
         return max(options.targets.get(self.unit, ()), default=None)
@@ -122,14 +110,14 @@ class Comparison:
     text: str
     eval_length: int
     test: Test | None
-    """None for `predicts` with fewer than `FEWEST_RANKED` methods."""
+    """None for too few methods."""
 
 
 def planned_seeds(plan: StudyPlan) -> int:
     return len({cell.seed for cell in _possible(plan)})
 
 
-def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparison]:
+def comparisons(plan: StudyPlan, folders: Folders = MappingProxyType({})) -> list[Comparison]:
     """Return the comparisons of `expects`, or by default those with the base model.
 
     Only cells in the plan count, so a plan reduced by --select or --budget has fewer.
@@ -148,10 +136,11 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
         where = cell.base_model, cell.benchmark, cell.eval_length
         cells.setdefault(where, {}).setdefault((cell.method, cell.frozen), {})[cell.task] = cell
     expected = [*study.comparisons()]
-    counts: dict[Any, int] = {}
-    for one in expected:
-        counts[_family(one)] = counts.get(_family(one), 0) + 1
+    counts = Counter(map(_family, expected))
     variants = {one.name: (one.label, not one.is_tuned) for one in study.methods}
+    # At the last look, which has all seeds. An earlier look may decide too, so probabilities are
+    # lower bounds.
+    last_level = look_levels(study.looks)[-1] if study.looks else ALPHA
     found = []
     for one in expected or _against_base(cells):
         where = one["base_model"], one["benchmark"], one["eval_length"]
@@ -162,32 +151,37 @@ def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparis
         if not tasks:
             continue
         benchmarks = {task: entries[where[1], task, where[2], *methods[0]] for task in tasks}
-        is_accuracy = benchmarks[tasks[0]].unit == "accuracy"
-        level = last_level(study) * one.get("weight", 1.0)
+        benchmark = benchmarks[tasks[0]]
+        level = last_level * one.get("weight", 1.0)
         is_ranking = one["expected"] == "predicts"
-        test = sizes.test(
-            benchmarks,
-            next(base for base in study.base_models if base.known_as == where[0]),
-            where[2],
-            level=level,
-            alpha=level / counts.get(_family(one), 1),
-            margin=one["margin"],
-            is_share=not is_ranking and not one.get("metric") and is_accuracy,
-            is_ranking=is_ranking,
-            is_trained=any(_is_trained(it, of_seed) for it in own),
+        is_share = not is_ranking and not one.get("metric") and benchmark.unit == "accuracy"
+        steps = [cell.step or cell.expected for it in own for cell in it.values()]
+        is_trained = any(not of_seed.isdisjoint(step.parents.values()) for step in steps if step)
+        by_seed = is_trained and not is_ranking
+        base_model = next(base for base in study.base_models if base.known_as == where[0])
+        numbers, most_times, is_limit = sizes.samples(benchmarks, base_model, where[2])
+        assumed = {
+            data.name
+            for task, reader in benchmarks.items()
+            for data in reader.reads(task)
+            if not data.is_in(folders)
+        }
+        test = Test(
+            benchmark.plugin_name,
+            Design(sum(numbers), equal_weights(numbers), is_share, benchmark.seeded, by_seed),
+            "accuracy" if is_share else "sd",
+            level,
+            level / (counts[_family(one)] or 1),
+            one["margin"],
+            most_times,
+            tuple(sorted(assumed)),
+            is_limit,
+            is_trained,
         )
         is_known = not is_ranking or len(methods) >= FEWEST_RANKED
         text = one["text"].rstrip(".")
         found.append(Comparison(one["entry"], text, where[2], test if is_known else None))
     return found
-
-
-def last_level(study: StudySpec) -> float:
-    """Return the level of the last look, which has all seeds; without `looks`, 0.05.
-
-    Probabilities at it are lower bounds, because an earlier look may decide too.
-    """
-    return look_levels(study.looks)[-1] if study.looks else ALPHA
 
 
 def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> list[dict[str, Any]]:
@@ -210,7 +204,6 @@ def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> li
 
 
 def lines(found: Sequence[Comparison], num_seeds: int, options: Options) -> Iterator[str]:
-    """Yield a heading, and what the study can decide of each expectation."""
     heading = (
         "Expectations. Each is tested if all before it are decided, at 0.05 (with `looks`, at the"
         " level of the last one; times its weight) divided by its number of comparisons."
@@ -253,19 +246,9 @@ class _Sizes:
         self._study, self._folders = study, folders
         self._bytes: dict[str, list[int]] | None = None
 
-    def test(
-        self,
-        benchmarks: Mapping[str, Benchmark],
-        base_model: LanguageModel,
-        length: int,
-        *,
-        is_share: bool,
-        is_ranking: bool,
-        is_trained: bool,
-        level: float,
-        alpha: float,
-        margin: float | None,
-    ) -> Test:
+    def samples(
+        self, benchmarks: Mapping[str, Benchmark], base_model: LanguageModel, length: int
+    ) -> tuple[list[int], float, bool]:
         counts, limits, is_limit = [], [math.inf], False
         for task, benchmark in benchmarks.items():
             text = benchmark.text_tokens(task, self._study.evaluation.held_out_tokens)
@@ -281,27 +264,13 @@ class _Sizes:
             counts.append(number if available is None else min(number, available))
             if available and counts[-1]:
                 limits.append(available / counts[-1])
-        assumed = {data.name for task, one in benchmarks.items() for data in one.reads(task)
-                   if not data.is_in(self._folders)}  # fmt: skip
-        by_seed = is_trained and not is_ranking
-        return Test(
-            benchmark.plugin_name,
-            Design(sum(counts), equal_weights(counts), is_share, benchmark.seeded, by_seed),
-            "accuracy" if is_share else "sd",
-            level,
-            alpha,
-            margin,
-            min(limits),
-            tuple(sorted(assumed)),
-            is_limit,
-            is_trained,
-        )
+        return counts, min(limits), is_limit
 
     def _documents(self, domain: str, base_model: LanguageModel) -> list[float] | None:
         """Estimate the tokens of each held-out document of a domain, in the order of the stream.
 
-        None if the corpus is not on this machine, or is streamed because it may be large. A corpus
-        on the hub is not downloaded for a plan.
+        None if the corpus is streamed, because it may be large, or is not on this machine; a plan
+        downloads nothing.
         """
         corpus = self._study.corpus
         if self._bytes is None:
@@ -369,11 +338,6 @@ def _against_base(cells: Cells) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
 
 
-def _is_trained(own: Mapping[str, PlannedCell], of_seed: set[str]) -> bool:
-    steps = (cell.step or cell.expected for cell in own.values())
-    return any(parent in of_seed for step in steps if step for parent in step.parents.values())
-
-
 def _by_entry(found: Iterable[Comparison]) -> Iterable[list[Comparison]]:
     groups: dict[Any, list[Comparison]] = {}
     for one in found:
@@ -383,7 +347,6 @@ def _by_entry(found: Iterable[Comparison]) -> Iterable[list[Comparison]]:
 
 
 def _size(own: Sequence[Comparison]) -> str:
-    """Format benchmark, lengths, number of comparisons and of independent samples."""
     tests = [one.test for one in own if one.test]
     numbers = sorted({one.design.num_clusters for one in tests})
     lengths = ", ".join(map(str, sorted({one.eval_length for one in own})))
@@ -429,7 +392,6 @@ def _effect(own: Sequence[Comparison], options: Options) -> float | None:
 
 
 def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Options) -> float:
-    """Return the smallest probability of the entry's comparisons, 0 if one cannot be decided."""
     if _undecidable(own, num_seeds):
         return 0.0
     return min(one.test.probability(num_seeds, effect, options.ratio) for one in own if one.test)

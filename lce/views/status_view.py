@@ -44,10 +44,8 @@ SIGNS: dict[GroupState, str] = {
 ASCII: dict[GroupState, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
-"""Character of each state on terminals that are not UTF-8."""
 
 Key = tuple[str, str, str, int]
-"""Base model, variant (such as "yarn tuned"), benchmark and length in tokens."""
 
 
 def show_status(found: Inspection) -> None:
@@ -59,12 +57,6 @@ def show_status(found: Inspection) -> None:
 def status_lines(
     found: Inspection, prices: Prices, running: Mapping[str, Holder], unicode: bool
 ) -> Iterator[str]:
-    """Yield the lines of `lce status`: counts, time left, running steps, grid and failures.
-
-    Args:
-      running: process that computes each running step, by the step's fingerprint.
-      unicode: draw the grid with Unicode characters instead of ASCII.
-    """
     yield from _head(found, prices, running)
     for fingerprint, holder in running.items():
         yield f"  running  {found.plan.steps[fingerprint].name}  {_where(holder)}"
@@ -85,15 +77,7 @@ def status_lines(
 def grid_lines(
     found: Inspection, running: Collection[str], width: int, signs: Mapping[GroupState, str]
 ) -> Iterator[str]:
-    """Yield the lines of a grid, a line per method and a column per benchmark and length.
-
-    Each entry is one character that stands for the cells of all tasks and seeds; a legend follows.
-    A grid wider than `width` is split into several grids, one below the other.
-
-    Args:
-      running: fingerprints of the running steps.
-      signs: character for each state, `SIGNS` or `ASCII`.
-    """
+    """Yield a grid, a line per method and a column per benchmark and length, and its legend."""
     cells = _states(found, running)
     several = len({model for model, *_ in cells}) > 1
     rows = list(dict.fromkeys((model, variant) for model, variant, *_ in cells))
@@ -130,7 +114,6 @@ def _states(found: Inspection, running: Collection[str]) -> dict[Key, GroupState
 
 
 def as_json(found: Inspection) -> dict[str, Any]:
-    """Return the output of `lce status --json`: counts, seconds left, running and failed steps."""
     running = found.running()
     return {
         "study": found.plan.study.study,
@@ -152,38 +135,40 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
     The study is finished when no step is missing, or when every missing step failed or depends on a
     failed step and none ran for `STUCK_SECONDS`.
-
-    Raises:
-      SpecError: if the state of some cells is unknown, because their data is not on this machine.
     """
     console = console or Terminal()
-    watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
+    unicode, is_live = _is_unicode(console), console.is_terminal
+    prices, priced = found.prices(), time.monotonic()
+    printed_counts, printed_at = "", -LINE_SECONDS
+    stuck_since: float | None = None
     live = Live(console=console, auto_refresh=False, transient=True)
     with live if is_live else nullcontext():
         while True:
             began = time.monotonic()
-            watched.poll()
+            found = found.again()
+            running = found.running()
+            if began - priced > PRICE_SECONDS:
+                prices, priced = found.prices(), time.monotonic()
+            else:
+                prices = prices.at(found.states)
+            counts = str(found.change_counts())
             if is_live:
                 # The lines that change come first, because rich crops what exceeds the terminal.
-                shown = watched.lines()[: max(1, console.height - 1)]
-                live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
-            elif line := watched.progress_line():
+                lines = [*status_lines(found, prices, running, unicode)]
+                shown = "\n".join(lines[: max(1, console.height - 1)])
+                live.update(Text(shown, no_wrap=True, overflow="crop"), refresh=True)
+            elif counts != printed_counts or began - printed_at >= LINE_SECONDS:
+                printed_counts, printed_at = counts, began
+                line = "; ".join(_head(found, prices, running))
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
-            if watched.has_ended():
-                _require_known(watched.found)
+            left = {step.fingerprint for step in found.to_do()}
+            if left and (running or left - _lost(found)):
+                stuck_since = None
+            elif left:
+                stuck_since = stuck_since or time.monotonic()
+            if not left or (stuck_since and time.monotonic() - stuck_since > STUCK_SECONDS):
                 break
             time.sleep(max(REFRESH_SECONDS, _REST_PER_POLL * (time.monotonic() - began)))
-    for line in watched.lines():
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return watched.found.change_counts().keys() <= {"done", "unavailable"}
-
-
-def _waiting(found: Inspection) -> int:
-    """Count the cells whose ids depend on data that is not on this machine."""
-    return sum(map(found.plan.waits_for_data, found.plan.cells))
-
-
-def _require_known(found: Inspection) -> None:
     if waiting := _waiting(found):
         raise SpecError(
             f"study {found.plan.study.study}",
@@ -191,56 +176,22 @@ def _require_known(found: Inspection) -> None:
             "the data folders with which the study ran",
             "add the same --data-folder options as to `lce run`",
         )
+    for line in status_lines(found, prices, running, unicode):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return found.change_counts().keys() <= {"done", "unavailable"}
 
 
-class _Watch:
-    """Current state of one study, for the loop of `watch`."""
+def _lost(found: Inspection) -> set[str]:
+    lost: set[str] = set()
+    for fingerprint, step in found.plan.steps.items():
+        is_failed = found.states[fingerprint].change == "failed"
+        if is_failed or lost.intersection(step.parents.values()):
+            lost.add(fingerprint)
+    return lost
 
-    def __init__(self, found: Inspection, unicode: bool) -> None:
-        self.found, self._unicode = found, unicode
-        self._prices, self._priced = found.prices(), time.monotonic()
-        self._running: dict[str, Holder] = {}
-        self._printed_counts, self._printed_at = "", -LINE_SECONDS
-        self._stuck_since: float | None = None
 
-    def poll(self) -> None:
-        """Read the states from the store; every `PRICE_SECONDS` also correct predicted times."""
-        self.found = self.found.again()
-        self._running = self.found.running()
-        if time.monotonic() - self._priced > PRICE_SECONDS:
-            self._prices, self._priced = self.found.prices(), time.monotonic()
-        else:
-            self._prices = self._prices.at(self.found.states)
-
-    def lines(self) -> list[str]:
-        return list(status_lines(self.found, self._prices, self._running, self._unicode))
-
-    def progress_line(self) -> str | None:
-        """Return a progress line if cells changed or `LINE_SECONDS` have passed, else None."""
-        counts, now = str(self.found.change_counts()), time.monotonic()
-        if counts == self._printed_counts and now - self._printed_at < LINE_SECONDS:
-            return None
-        self._printed_counts, self._printed_at = counts, now
-        return "; ".join(_head(self.found, self._prices, self._running))
-
-    def has_ended(self) -> bool:
-        """Return True if no step is missing, or a run seems to have given up all missing steps."""
-        left = {step.fingerprint for step in self.found.to_do()}
-        if not left:
-            return True
-        if self._running or left - self._lost():
-            self._stuck_since = None
-            return False
-        self._stuck_since = self._stuck_since or time.monotonic()
-        return time.monotonic() - self._stuck_since > STUCK_SECONDS
-
-    def _lost(self) -> set[str]:
-        """Return the fingerprints of all failed steps and of all steps that depend on one."""
-        states, lost = self.found.states, set[str]()
-        for fingerprint, step in self.found.plan.steps.items():
-            if states[fingerprint].change == "failed" or lost.intersection(step.parents.values()):
-                lost.add(fingerprint)
-        return lost
+def _waiting(found: Inspection) -> int:
+    return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
 def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> Iterator[str]:

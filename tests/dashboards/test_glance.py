@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.contents import Contents, Row, read_contents
-from dashboards.families import MOST_LINES, Family, Variant, panels
-from dashboards.scores import comparable
+from dashboards.families import MOST_LINES, Family, Variant, comparable, panels
 from dashboards.sections import comparisons, curves, heat_maps
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 

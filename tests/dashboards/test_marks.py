@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from dashboards.contents import read_contents
+from dashboards.families import LEGEND, MARKS
 from dashboards.latex import write_latex
 from dashboards.markdown import write_markdown
-from dashboards.scores import LEGEND, MARKS
 from dashboards.sections import tasks
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 

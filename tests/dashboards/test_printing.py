@@ -11,7 +11,7 @@ import pytest
 
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import counted, expectations
-from dashboards.printing import print_page
+from dashboards.report import print_page
 from lce_core import formats
 from lce_core.errors import ServiceError, SpecError
 from tests.support.catalogs.sample_store import STUDY

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from catalog.queries import open_catalog
 from dashboards.claims.summary import Summary, summaries
+from dashboards.contents import Contents
 from dashboards.families import Variant
 from dashboards.markdown import write_markdown
 from dashboards.report import report_page
@@ -79,7 +81,7 @@ def test_the_recommended_method_is_never_beaten_and_the_best_on_the_first_benchm
     assert (choice.eval_length, choice.benchmark) == (256, "passkey")
     beaten = {
         (row["method"], row["benchmark"])
-        for row in made.pairs
+        for row in made.rows.pairs
         if row["verdict"] == "worse" and row["eval_length"] == 256
     }
     numbers = {name: sum(one == name for one, _ in beaten) for name in LOSS}
@@ -91,26 +93,32 @@ def test_the_recommended_method_is_never_beaten_and_the_best_on_the_first_benchm
     assert {one.method for one in choice.unbeaten} == {n for n in LOSS if numbers[n] == 0}
 
 
+def changed(made: Summary, **rows: list[dict[str, Any]]) -> Summary:
+    return replace(made, rows=Contents(made.rows.study, {**made.rows.rows, **rows}))
+
+
 def test_equal_scores_are_decided_by_training_cost(made):
     costs = [
         {"method": name, "frozen": True, "train_flops": flops, "train_seconds": 60.0}
         for name, flops in (("yarn", 2e12), ("ntk", 1e12))
     ]
-    pairs = [row for row in made.pairs if {row["method"], row["other_method"]} == {"yarn", "ntk"}]
-    means = [row for row in made.means if row["method"] in ("yarn", "ntk")]
-    found = replace(made, costs=costs, pairs=pairs, means=means)
+    pairs = [
+        row for row in made.rows.pairs if {row["method"], row["other_method"]} == {"yarn", "ntk"}
+    ]
+    means = [row for row in made.rows.means if row["method"] in ("yarn", "ntk")]
+    found = changed(made, costs=costs, pairs=pairs, means=means)
     assert found.choices[0].method == Variant("ntk", True)
     assert "training of all its seeds: 60 s, 1.0e12 FLOPs" in " ".join(found.recommended())
 
 
 def test_what_to_distrust_names_its_reasons(made):
     few = [row | {"num_clusters": 6, "generalises_to": "training seeds", "num_seeds": 3}
-           for row in made.pairs]  # fmt: skip
+           for row in made.rows.pairs]  # fmt: skip
     same = [{"method": "yarn", "frozen": True, "other_method": "ntk", "other_frozen": True}]
     amendments = [{"results_before": 3, "change": "seed 2 dropped"}]
     status = [{"status": "failed", "number": 2}, {"status": "done", "number": 8}]
     text = " ".join(
-        replace(made, pairs=few, same=same, amendments=amendments, cells=status).distrust()
+        changed(made, pairs=few, duplicates=same, amendments=amendments, cells=status).distrust()
     )
     for reason in (
         "Only 3 training seeds", "yarn and ntk are the same computation",
@@ -118,17 +126,19 @@ def test_what_to_distrust_names_its_reasons(made):
         "Fewer than 10 independent documents or prompts: ",
     ):  # fmt: skip
         assert reason in text
-    known = [row | {"explained_by": row["method"] == "yarn" and "no_context"} for row in made.pairs]
+    known = [
+        row | {"explained_by": row["method"] == "yarn" and "no_context"} for row in made.rows.pairs
+    ]
     cut = {"benchmark": "ruler", "tasks": "vt", "eval_length": 512, "problem": "3 lost the end"}
-    text = " ".join(replace(made, pairs=known, checks=[cut]).distrust())
+    text = " ".join(changed(made, pairs=known, checks=[cut]).distrust())
     better = [bool(row["explained_by"]) for row in known if row["verdict"] == "better"]
     assert f"{sum(better)} of {len(better)} significant differences say nothing about long" in text
     assert "yarn over none on passkey at 256 tokens (no_context)" in text
     assert "Prompts of ruler (vt) at 512 tokens: 3 lost the end." in text
-    stuck = [row | {"value": 1.0} for row in made.means if row["benchmark"] == "passkey"]
-    assert "5 of 5 methods" in " ".join(replace(made, means=stuck).distrust())
-    one_run = [row | {"generalises_to": "one training run"} for row in made.pairs]
-    assert "rest on one training run" in next(replace(made, pairs=one_run).distrust())
+    stuck = [row | {"value": 1.0} for row in made.rows.means if row["benchmark"] == "passkey"]
+    assert "5 of 5 methods" in " ".join(changed(made, means=stuck).distrust())
+    one_run = [row | {"generalises_to": "one training run"} for row in made.rows.pairs]
+    assert "rest on one training run" in next(changed(made, pairs=one_run).distrust())
 
 
 def test_report_and_markdown_begin_with_the_same_sentences(tmp_path):

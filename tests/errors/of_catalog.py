@@ -6,7 +6,7 @@ from catalog.holdings import take_stock
 from catalog.limits import Limits
 from catalog.queries import as_store_error, read_blocks
 from dashboards.app.__main__ import require_streamlit
-from dashboards.claims.printing import _of
+from dashboards.claims.printing import _chosen
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.artifacts import Store
 from tests.support.errors.provocations import Place, provokes
@@ -44,4 +44,4 @@ provokes(SpecError, "streamlit_that_is_not_installed")(
 )
 
 
-provokes(SpecError, "--method: got 'yarn")(lambda _: _of([], "yarn"))
+provokes(SpecError, "--method: got 'yarn")(lambda _: _chosen([], {"method": "yarn"}))

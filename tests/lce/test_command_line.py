@@ -132,10 +132,10 @@ def test_every_class_of_error_has_its_exit_code():
 def test_an_error_ends_the_command_with_its_message_and_code(monkeypatch, capsys):
     error = StudyIncompleteError("toy", {"train-yarn": "non_finite: loss nan"}, 0)
 
-    def fail(*, as_json: bool) -> None:
+    def fail(*_: str) -> None:
         raise error
 
-    monkeypatch.setattr("lce.plugins.listing.models", fail)
+    monkeypatch.setattr("lce.plugins.listing.show", fail)
     monkeypatch.setattr(sys, "argv", ["lce", "models"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -147,7 +147,7 @@ def test_an_error_ends_the_command_with_its_message_and_code(monkeypatch, capsys
 def test_a_plugin_that_closes_standard_output_is_told_so(closing):
     code = (
         "import os, sys; from lce import cli; from lce.plugins import listing;"
-        f"listing.models = lambda as_json: ({closing}, print('a list', flush=True));"
+        f"listing.show = lambda *_: ({closing}, print('a list', flush=True));"
         "sys.argv = ['lce', 'models']; cli.main()"
     )
     done = subprocess.run(

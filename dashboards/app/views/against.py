@@ -6,9 +6,8 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import p_text, table, text_of
-from dashboards.app.theme import NAMES, colour
-from dashboards.contents import Row
+from dashboards.app.tables import NAMES, colour, p_text, table, text_of
+from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 
 _ALL, _ALL_OF = "all others", "all"
@@ -33,8 +32,7 @@ def page(chosen: Chosen) -> None:
     found = chosen.rows("pairs", method=one.method, frozen=one.frozen)
     others = [_ALL, *(other for other in variants if any(_other(r) == other for r in found))]
     against = row.selectbox("Against", others, key="against", bind="query-params", width=220)
-    if against != _ALL:
-        found = [r for r in found if _other(r) == against]
+    found = [r for r in found if against in (_ALL, _other(r))]
     benchmarks = [_ALL_OF, *dict.fromkeys(r["benchmark"] for r in found)]
     benchmark = row.selectbox(
         "Benchmark", benchmarks, key="benchmark", bind="query-params", width=170
@@ -48,8 +46,7 @@ def page(chosen: Chosen) -> None:
         width=190,
         format_func=text_of,
     )
-    if benchmark != _ALL_OF:
-        found = [r for r in found if r["benchmark"] == benchmark]
+    found = [r for r in found if benchmark in (_ALL_OF, r["benchmark"])]
     found = [r for r in found if not wanted or r["eval_length"] in wanted]
     if not found:
         st.info("Nothing to compare: there are no finished results on the same prompts.")
@@ -60,8 +57,7 @@ def page(chosen: Chosen) -> None:
         " others are exploratory and have q, which limits the share of false findings among them."
     )
     place = st.container(horizontal=True)
-    for name in dict.fromkeys(r["benchmark"] for r in found):
-        mine = [r for r in found if r["benchmark"] == name]
+    for name, mine in grouped(found, "benchmark").items():
         panel = place.container(width=WIDTH)
         better = "higher" if mine[0]["higher_is_better"] else "lower"
         panel.text(f"{name.replace('_', ' ')}: {better} is better")

@@ -10,8 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import table, text_of
-from dashboards.app.theme import NAMES, colour
+from dashboards.app.tables import NAMES, colour, table, text_of
 from dashboards.app.views import prompt
 from dashboards.charts.heat_map import STEPS
 from dashboards.contents import Row, select
@@ -24,7 +23,6 @@ _MOST_DEPTHS = 20
 """Number of different depths above which rows are ranges of depths: some benchmarks draw a new
 depth for each prompt."""
 _RANGE = 10
-"""Width of a range of depths in per cent."""
 
 
 def page(chosen: Chosen) -> None:
@@ -50,7 +48,7 @@ def page(chosen: Chosen) -> None:
     )
     has_depth = any(one["has_depth"] for one in mine)
     depths = sorted({one["depth"] for one in found}) if has_depth else []
-    name_of = _range if len(depths) > _MOST_DEPTHS else _short
+    name_of = _range if len(depths) > _MOST_DEPTHS else "{:.4g}".format
     names = list(dict.fromkeys(map(name_of, depths)))
     depth = row.selectbox("Depth in %", [_ALL, *names], key="depth", bind="query-params", width=150)
     if found:
@@ -72,22 +70,14 @@ def page(chosen: Chosen) -> None:
 
 
 def asked_name(row: Row) -> str:
-    """Return the name of a row's task in the picker "Benchmark"."""
-    one = (
-        row["benchmark"]
-        if row["task"] == row["benchmark"]
-        else f"{row['benchmark']}: {row['task']}"
-    )
-    return str(one).replace("_", " ")
+    return ": ".join(dict.fromkeys((row["benchmark"], row["task"]))).replace("_", " ")
 
 
 def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[dict[str, Any]]:
-    """Return the fields of a heat map: the mean over samples by `name` and length."""
     sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for row in found:
-        sums.setdefault((name(row), row["eval_length"]), []).append(
-            (row["value"], row["num_samples"])
-        )
+        part = row["value"], row["num_samples"]
+        sums.setdefault((name(row), row["eval_length"]), []).append(part)
     return [
         {
             column: label,
@@ -109,10 +99,6 @@ def _grid(
     """Draw a heat map of mean scores by length (across) and by the column `y` (down).
 
     A click on a field selects its length and its value of `y` in the pickers with these keys.
-
-    Args:
-      fields: one dict per field, with "length", "value", "samples" and the column `y`.
-      order: values of `y` from top to bottom.
     """
     key = f"by_{y}"
     clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
@@ -163,23 +149,14 @@ def _answers(
     length: int,
     at: tuple[str, Callable[[float], str]],
 ) -> None:
-    """Show the table of answers and the selected answer.
-
-    `at` has the chosen depth, or `_ALL`, and the function that names the depth of an answer.
-    """
+    """Show the answers at a depth, or `_ALL`, that the function in `at` names."""
     depth, name_of = at
-    found = chosen.rows(
-        "answers",
-        method=one.method,
-        frozen=one.frozen,
-        benchmark=benchmark,
-        task=task,
-        eval_length=length,
-    )
-    if depth != _ALL:
-        found = [
-            row for row in found if row["depth"] is not None and name_of(row["depth"]) == depth
-        ]
+    place: dict[str, str | int] = {"benchmark": benchmark, "task": task, "eval_length": length}
+    found = [
+        row
+        for row in chosen.rows("answers", method=one.method, frozen=one.frozen, **place)
+        if depth == _ALL or (row["depth"] is not None and name_of(row["depth"]) == depth)
+    ]
     if not found:
         st.info("No answers here: these cells are not done.")
         return
@@ -197,17 +174,12 @@ def _answers(
     _answer(chosen, found[picked])
 
 
-def _short(depth: float) -> str:
-    return f"{depth:.4g}"
-
-
 def _range(depth: float) -> str:
     first = min(int(depth // _RANGE) * _RANGE, 100 - _RANGE)
     return f"{first} to {first + _RANGE}"
 
 
 def _answer(chosen: Chosen, row: Row) -> None:
-    """Show a sample's answer, reference and prompt. Text is displayed literally, not rendered."""
     left, right = st.columns(2)
     left.caption(f"Answer, score {text_of(row['score'])}")
     left.code(row["prediction"] or "", language=None, wrap_lines=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,8 +11,7 @@ import streamlit as st
 
 from dashboards.app.catalog import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
-from dashboards.app.tables import table
-from dashboards.app.theme import colour, of_look
+from dashboards.app.tables import colour, of_look, table
 from dashboards.contents import Row
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant, method_looks
 from lce_core.study.variants import CONTROL
@@ -23,13 +21,10 @@ LEGEND_ROW, MARK_STROKE = 26, 1.4
 _NUMBERS = ("eval_length", "train_length", "seed")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 _NUM_COLOURS = 6
-_SOLID, _DASHED = [1, 0], [5, 3]
 _NONE = "nothing"
 
 
 class _Style(NamedTuple):
-    """How a chart draws one value: dashed lines and hollow marks if weights are frozen."""
-
     colour: str
     shape: str
     frozen: bool = False
@@ -49,9 +44,8 @@ def page(chosen: Chosen) -> None:
         row.selectbox("Panels", panels, index=3, key="panel", bind="query-params", width=170)
     )
     kept = _kept(rows, y)
-    by = list(dict.fromkeys(name for name in (names.get(x), hue, panel) if name))
-    if x in known:
-        by = list(dict.fromkeys([*by, "variant", "eval_length"]))
+    per_point = ["variant", "eval_length"] if x in known else []
+    by = list(dict.fromkeys(name for name in (names.get(x), hue, panel, *per_point) if name))
     if "variant" in by and "family" not in by:
         by.append("family")  # one per method
     found = points(kept, by, y, known.get(x))
@@ -60,9 +54,7 @@ def page(chosen: Chosen) -> None:
         st.info("Nothing to draw: every point has a cell that is not done.")
         return
     axes = _Axes(y, x, names.get(x), known.get(x), hue, panel)
-    drawn = found.drawn
-    if axes.dimension and axes.is_line:
-        drawn = _in_runs(found, axes.dimension)
+    drawn = _in_runs(found, axes.dimension or "") if axes.is_line else found.drawn
     _panels(drawn, axes, _of_methods(chosen) if hue == "variant" else {})
     with st.expander("Table"):
         heads = {name: DIMENSIONS[name] for name in by}
@@ -79,7 +71,6 @@ def _of_methods(chosen: Chosen) -> dict[str, _Style]:
 
 
 def _kept(rows: list[Row], y: Measure) -> list[Row]:
-    """Show filters by method, task, length and seed; return the rows that pass all of them."""
     mine = [row for row in rows if y.benchmark in (None, row["benchmark"])]
     with st.expander("Filter by method, task, length or seed"):
         for name in ("variant", "task", "eval_length", "seed"):
@@ -88,22 +79,20 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
                 DIMENSIONS[name], options, key=f"only_{name}", bind="query-params"
             )
             if wanted:
-                rows = [row for row in rows if _stays(row, name, wanted, y)]
+                # Values of a task concern only the benchmark of `y`; rows of others stay.
+                shared = name != "task" or y.benchmark is None
+                rows = [
+                    row
+                    for row in rows
+                    if dimension(row, name) in wanted
+                    or not (shared or row["benchmark"] == y.benchmark)
+                ]
     return rows
 
 
-def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
-    """Return True if the row's value of dimension `name` is one of `wanted`.
-
-    A filter by task applies only to rows of the benchmark of `y`. Rows of other benchmarks pass.
-    """
-    is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
-    return is_across or dimension(row, name) in wanted
-
-
 def _notes(found: Points, by: Sequence[str], y: Measure, hue: str) -> None:
-    over = [name for name in ("task", "seed", "eval_length", "benchmark") if name not in by]
-    over = [name for name in over if name != "benchmark" or y.benchmark is None]
+    parts = ("task", "seed", "eval_length", *["benchmark"] * (y.benchmark is None))
+    over = [name for name in parts if name not in by]
     names = ", ".join(f"{DIMENSIONS[name].partition(' (')[0]}s" for name in over)
     words = [f"Mean over {names}."] if over else []
     if y.higher_is_better is not None:
@@ -136,15 +125,11 @@ class _Axes:
 
     @property
     def is_line(self) -> bool:
-        """True if a line joins points that differ only in x, that is, if x is a number."""
         return self.dimension in _NUMBERS
 
 
 def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
-    """Return the drawn points with a column `run`: the number of gaps before them on their line.
-
-    Only points with equal `run` are joined, so that no line crosses a gap.
-    """
+    """Return the points with their number of gaps before them, so that no line crosses a gap."""
 
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
@@ -162,14 +147,18 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Styl
     by_panel: dict[Any, list[dict[str, Any]]] = {}
     # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
-    control = [point for point in drawn if shared and _is_control(point["variant"])]
+    controls = [Variant(CONTROL, frozen).label for frozen in (True, False)]
+    control = [point for point in drawn if shared and point["variant"] in controls]
     for point in drawn:
         if point not in control:
             by_panel.setdefault(point[axes.panel] if axes.panel else "", []).append(point)
     if not by_panel:
         by_panel[""] = []
-    disjoint = _are_disjoint(by_panel, axes.hue)
     everything = list(dict.fromkeys(point[axes.hue] for point in drawn))
+    ys = [point["y"] for point in drawn]
+    domain = [min(ys), max(ys)]  # of the vertical axis of every panel
+    kinds = [{point[axes.hue] for point in some} for some in by_panel.values()]
+    disjoint = sum(map(len, kinds)) == len(everything)
     place = st.container(horizontal=True)
     for value, some in sorted(by_panel.items(), key=lambda item: _order(axes.panel, item[0])):
         mine = list(dict.fromkeys(point[axes.hue] for point in some))
@@ -178,25 +167,16 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Styl
         one = place.container(width=WIDTH if axes.panel else "stretch")
         if axes.panel:
             one.text(_title(axes.panel, value))
-        one.altair_chart(_chart([*control, *some], axes, hues, _domain(drawn)), key=f"of {value}")
-
-
-def _is_control(label: str) -> bool:
-    return label in (Variant(CONTROL, True).label, Variant(CONTROL, False).label)
-
-
-def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
-    kinds = [{point[hue] for point in some} for some in panels.values()]
-    return sum(map(len, kinds)) == len(functools.reduce(set.union, kinds, set()))
+        one.altair_chart(_chart([*control, *some], axes, hues, domain), key=f"of {value}")
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
-    """Return a style for each value; values that share a colour differ in shape."""
-    styles = {}
-    for number, value in enumerate(values):
-        again, hue = divmod(number, _NUM_COLOURS)
-        styles[value] = _Style(colour(f"c{hue}"), _SHAPES[again % len(_SHAPES)])
-    return styles
+    return {
+        value: _Style(
+            colour(f"c{number % _NUM_COLOURS}"), _SHAPES[number // _NUM_COLOURS % len(_SHAPES)]
+        )
+        for number, value in enumerate(values)
+    }
 
 
 def _order(panel: str | None, value: Any) -> Any:
@@ -211,12 +191,6 @@ def _title(panel: str, value: Any) -> str:
         return NO_EXTENSION if value == CONTROL else TITLES.get(value, OTHERS)
     number = isinstance(value, int) and panel != "seed"
     return f"{DIMENSIONS[panel].partition(' (')[0]} {f'{value:,}' if number else value}"
-
-
-def _domain(drawn: list[dict[str, Any]]) -> list[float]:
-    """Return the lowest and highest y of all points, the range of the axis in every panel."""
-    values = [point["y"] for point in drawn]
-    return [min(values), max(values)]
 
 
 def _scale(measure: Measure, domain: list[float]) -> alt.Scale:
@@ -276,8 +250,8 @@ def _chart(
         # A scale of dashes would also dash the outlines of the legend's symbols.
         dashes = alt.condition(
             alt.FieldOneOfPredicate(field=axes.hue, oneOf=frozen),
-            alt.value(_DASHED),
-            alt.value(_SOLID),
+            alt.value([5, 3]),
+            alt.value([1, 0]),
         )
         lines = base.mark_line(strokeWidth=1.8).encode(detail=apart, strokeDash=dashes)
         layers.insert(0, lines)

@@ -64,7 +64,6 @@ def _summary(chosen: Chosen) -> None:
 
 
 def _link(chosen: Chosen, row: Row) -> str | None:
-    """Return the address of the page with the answers behind a mean; None if it has none."""
     if not row["has_answers"]:
         return None
     return "answers?" + urlencode(

@@ -8,8 +8,7 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import table
-from dashboards.app.theme import NAMES, colour
+from dashboards.app.tables import NAMES, colour, table
 from dashboards.contents import Row
 from dashboards.families import Variant
 
@@ -21,7 +20,6 @@ _COLOURS = {
     "failed": "frame",
     "unavailable": "line",
 }
-_STRONG = ("done", "failed")
 _ROW_PIXELS = 22
 _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="top")
 
@@ -36,12 +34,17 @@ def page(chosen: Chosen) -> None:
     event = st.altair_chart(
         _chart(rows), width="stretch", key="matrix", on_select="rerun", selection_mode="field"
     )
-    _reasons(chosen)
+    if found := chosen.rows("reasons"):
+        st.subheader("Without a result", anchor=False)
+        heads = {
+            "status": "status", "cells": "cells", "reason": "why", "methods": "methods",
+            "benchmarks": "benchmarks", "lengths": "lengths",
+        }  # fmt: skip
+        table(found, heads, "reasons")
     _field(chosen, rows, event)
 
 
 def counts(rows: list[Row]) -> None:
-    """Show the share of finished cells, and the number of cells in each other state."""
     total = {
         name: sum(row[name] for row in rows)
         for name in ("planned", "done", "failed", "missing", "unavailable")
@@ -90,7 +93,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
         ],
         opacity=alt.condition(clicked, alt.value(1.0), alt.value(0.45)),
     )
-    strong = alt.FieldOneOfPredicate(field="state", oneOf=list(_STRONG))
+    strong = alt.FieldOneOfPredicate(field="state", oneOf=["done", "failed"])
     words = base.mark_text(fontSize=10).encode(
         text="says:N",
         color=alt.condition(strong, alt.value(colour("strong-ink")), alt.value(colour("ink"))),
@@ -110,36 +113,18 @@ def _says(row: Row) -> str:
     return "–" if row["state"] == "unavailable" else f"{row['done']}/{row['planned']}"  # noqa: RUF001
 
 
-def _reasons(chosen: Chosen) -> None:
-    found = chosen.rows("reasons")
-    if not found:
-        return
-    st.subheader("Without a result", anchor=False)
-    heads = {
-        "status": "status", "cells": "cells", "reason": "why", "methods": "methods",
-        "benchmarks": "benchmarks", "lengths": "lengths",
-    }  # fmt: skip
-    table(found, heads, "reasons")
-
-
 def _field(chosen: Chosen, rows: list[Row], event: Any) -> None:
     picked = event["selection"].get("field") or []
     if not picked:
         st.caption("Click a field to list its cells.")
         return
-    found = [
-        row
-        for row in rows
-        if (Variant.of(row).label, _column(row)) == (picked[0]["variant"], picked[0]["column"])
-    ]
-    if not found:
+    place = picked[0]["variant"], picked[0]["column"]
+    one = next((r for r in rows if (Variant.of(r).label, _column(r)) == place), None)
+    if one is None:
         return
-    one = found[0]
-    st.subheader(f"{picked[0]['variant']}, {picked[0]['column']}", anchor=False)
-    cells = chosen.rows(
-        "field",
-        **{name: one[name] for name in ("method", "frozen", "benchmark", "eval_length")},
-    )
+    st.subheader(", ".join(place), anchor=False)
+    keys = ("method", "frozen", "benchmark", "eval_length")
+    cells = chosen.rows("field", **{name: one[name] for name in keys})
     heads = {
         "task": "task", "seed": "seed", "status": "status", "reason": "why",
         "attempts": "attempts", "seconds": "seconds", "cell": "cell",

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,10 @@ from typing import Any
 import streamlit as st
 
 WHOLE = 6000
-"""A text of up to this many characters is not shortened."""
 BEGINNING, END, AROUND = 1500, 1200, 500
 MOST_PLACES = 8
 """A shortened text always shows this many marked spans; it may omit later ones."""
 _CONTROL_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-"""Code point of a visible symbol for the code of each control character."""
 
 Span = tuple[int, int]
 
@@ -40,23 +37,12 @@ _BOX = (
 )
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """A sample's rebuilt prompts, or the reason why they cannot be shown."""
-
-    found: dict[str, Any] | None
-    """The JSON object that `lce_core.prompts` prints; None if the prompts cannot be shown."""
-    reason: str = ""
-    """Why the prompts cannot be shown; "" if they can."""
-
-
 def show(home: Path, cell: str, sample: int) -> None:
-    prompts = _prompts(home, cell, sample)
-    if prompts.found is None:
+    found = _prompts(home, cell, sample)
+    if isinstance(found, str):
         st.warning("This prompt cannot be shown.")
-        st.code(prompts.reason, language=None, wrap_lines=True)
+        st.code(found, language=None, wrap_lines=True)
         return
-    found = prompts.found
     st.caption(". ".join(found["origin"]) + ".")
     for number, prompt in enumerate(found["prompts"]):
         queries = len(found["prompts"])
@@ -73,24 +59,17 @@ def show(home: Path, cell: str, sample: int) -> None:
         )
 
 
-def _prompts(home: Path, cell: str, sample: int) -> Prompts:
-    """Return the sample's prompts, from the session if they were the last ones to be built.
-
-    Streamlit reruns the page at every click, so without this each click would rebuild them.
-    """
+def _prompts(home: Path, cell: str, sample: int) -> dict[str, Any] | str:
+    """Return the sample's prompts, and keep them: Streamlit reruns the page at each click."""
     key = (str(home), cell, sample)
     if _LAST not in st.session_state or st.session_state[_LAST][0] != key:
         place = st.empty()
         # If the viewer leaves the page, the callback raises, which ends the subprocess.
-        prompts = build_prompts(
-            home,
-            cell,
-            sample,
-            lambda seconds: place.text(f"Building the prompts of this cell: {seconds:.0f} s"),
-        )
+        text = "Building the prompts of this cell: {:.0f} s"
+        found = build_prompts(home, cell, sample, lambda took: place.text(text.format(took)))
         place.empty()
-        st.session_state[_LAST] = (key, prompts)
-    kept: Prompts = st.session_state[_LAST][1]
+        st.session_state[_LAST] = (key, found)
+    kept: dict[str, Any] | str = st.session_state[_LAST][1]
     return kept
 
 
@@ -102,11 +81,10 @@ def _size(prompt: dict[str, Any]) -> str:
 
 def build_prompts(
     home: Path, cell: str, sample: int, waiting: Callable[[float], object]
-) -> Prompts:
-    """Run `lce_core.prompts` to rebuild a sample's prompts, for at most `MOST_SECONDS`.
+) -> dict[str, Any] | str:
+    """Return the JSON object that `lce_core.prompts` prints, or the reason why there is none.
 
-    `waiting` is called several times a second with the elapsed seconds. If it raises an exception,
-    the subprocess is killed.
+    While it runs, call `waiting` with the elapsed seconds; an exception of it kills the subprocess.
     """
     command = [sys.executable, "-m", "lce_core.prompts", "--home", str(home)]
     process = subprocess.Popen(
@@ -126,31 +104,25 @@ def build_prompts(
                 except subprocess.TimeoutExpired:
                     seconds = time.monotonic() - began
                     if seconds > MOST_SECONDS:
-                        return Prompts(None, _too_long(cell, sample))
+                        return (
+                            "Building the prompts of this cell takes more than"
+                            f" {MOST_SECONDS:.0f} s. Run `lce prompt {cell} {sample}`, which has no"
+                            " time limit and caches the prompts."
+                        )
                     waiting(seconds)
         finally:
             process.kill()  # no effect after a normal exit
     if process.returncode:
         failed = f"the process failed with exit code {process.returncode}"
-        return Prompts(None, complaint.strip() or failed)
-    return Prompts(json.loads(output))
-
-
-def _too_long(cell: str, sample: int) -> str:
-    return (
-        f"Building the prompts of this cell takes more than {MOST_SECONDS:.0f} s."
-        f" Run `lce prompt {cell} {sample}`, which has no time limit and caches the prompts."
-    )
+        return complaint.strip() or failed
+    found: dict[str, Any] = json.loads(output)
+    return found
 
 
 def shown(length: int, places: Sequence[Span]) -> list[Span]:
-    """Return the spans of a text that an excerpt shows: sorted, disjoint (start, end) pairs.
+    """Return the disjoint spans of a text that an excerpt shows: a short text whole.
 
-    A short text is shown whole. Of a long text, an excerpt shows the start, the end and the
-    surroundings of the marked spans.
-
-    Args:
-      places: the marked spans as half-open (start, end) pairs, in ascending order.
+    Of a long text it shows the start, the end and the surroundings of the marked spans.
     """
     if length <= WHOLE:
         return [(0, length)]
@@ -167,7 +139,6 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
 
 
 def as_html(text: str, places: Sequence[Span]) -> str:
-    """Return an excerpt of a text as HTML, with marked spans and the sizes of omitted parts."""
     parts, at = [], 0
     for first, last in shown(len(text), places):
         if first > at:

@@ -15,8 +15,6 @@ from lce_core.errors import LceError
 MOST_ROWS = 1000
 MOST_SECONDS = 10.0
 MOST_BYTES = 32 << 20
-"""Maximum size in bytes of the rows sent to the browser."""
-_HEIGHT = 140
 
 
 def page(chosen: Chosen) -> None:
@@ -25,7 +23,7 @@ def page(chosen: Chosen) -> None:
         f"WHERE study = '{chosen.study}' AND is_best\nORDER BY benchmark, eval_length"
     )
     with st.form("question", border=False):
-        query = st.text_area("SQL", first, height=_HEIGHT, key="query")
+        query = st.text_area("SQL", first, height=140, key="query")
         st.form_submit_button("Ask")
     st.caption(
         f"One read-only statement; at most {MOST_SECONDS:g} s, {MOST_ROWS:,} rows and"
