@@ -7,14 +7,13 @@ the file is opened.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import duckdb
 
 from catalog import quoted
 from catalog.limits import OFFLINE
-from catalog.notes import noted
+from catalog.origin import noted
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import odd_kind
 
@@ -74,7 +73,7 @@ def is_as_built(path: Path) -> bool:
 
 
 def _times(path: Path) -> str:
-    found: os.stat_result = path.stat()
+    found = path.stat()
     return f"{found.st_size} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 

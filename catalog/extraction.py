@@ -157,7 +157,11 @@ def extract(store: Store) -> dict[str, pa.Table]:
         "search": _table(_search_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
         "long_perplexity": _table(long_perplexities(plans, holdings)),
-        "edge": _table(_edge_rows(holdings)),
+        "edge": _table(
+            {"child": short, "parent": parent[:ID_DIGITS], "role": role}
+            for short, record in holdings.records.items()
+            for role, parent in sorted(record.parents.items())
+        ),
         "environment": _table(_environment_rows(holdings, environments)),
         "verification": _table(_verification_rows(store)),
     }
@@ -333,12 +337,16 @@ def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "study": plan["study"],
                 **{axis: search[axis] for axis in _SEARCH},
                 **{name: found.get(name) for name in ("start_loss", "loss", "num_trials")},
-                "parameters": canonical_json(_given(found["parameters"])) if found else None,
+                "parameters": canonical_json(
+                    {
+                        name: value
+                        for name, value in found["parameters"].items()
+                        if value is not None
+                    }
+                )
+                if found
+                else None,
             }
-
-
-def _given(parameters: Mapping[str, Any]) -> Row:
-    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _measured(short: str | None, holdings: Holdings) -> Row:
@@ -385,12 +393,6 @@ def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Itera
             "execution": canonical_json(record.execution),
             "plugins": canonical_json(record.model_dump(include={"plugins"})["plugins"]),
         }
-
-
-def _edge_rows(holdings: Holdings) -> Iterator[Row]:
-    for short, record in holdings.records.items():
-        for role, parent in sorted(record.parents.items()):
-            yield {"child": short, "parent": parent[:ID_DIGITS], "role": role}
 
 
 def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:

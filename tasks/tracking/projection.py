@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.mlflow_pages import note_pages, pages_of
-from catalog.notes import add_to_note, noted
-from catalog.origin import Maker, state_digest
+from catalog.origin import Maker, add_to_note, noted, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tasks.tracking.content import EXPORT, KIND, NOTE, RUN_KEY, RunContent
