@@ -15,12 +15,11 @@ from rich.console import Console
 
 from flows.driver import drive, require_complete
 from flows.looking import look
-from flows.process_end import ProcessEnd
 from flows.run_context import RunContext
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.settings import mlflow_server
-from flows.terminal import Terminal
+from flows.terminal import ProcessEnd, Terminal
 from flows.work import RunOptions, preflight
 from lce_core import formats
 from lce_core.errors import StepsFailedError, WorkerLostError
@@ -47,11 +46,9 @@ def pull_studies(
 ) -> None:
     """Compute the missing steps of these studies, then update the catalog and MLflow.
 
-    Args:
-      waits: True to wait for steps that other workers are computing, and to take over the steps of
-        workers that die. With False, the last worker updates the catalog and MLflow.
-      grace: seconds that running units have to finish after SIGTERM.
-      end: receives True in `skips_handlers` if the Ray cluster was lost.
+    With `waits`, wait for steps that other workers are computing, and take over the steps of
+    workers that die. Without it, the last worker updates the catalog and MLflow. Running units have
+    `grace` seconds to finish after SIGTERM.
 
     Raises:
       StoreError: if the disk is full, or a damaged catalog cannot be renamed.
@@ -75,12 +72,7 @@ def pull_studies(
             finally:
                 if end:
                     end.skips_handlers = run.pool.head.is_lost
-            if stop.is_set() or summary.held:
-                break
-            looked = look(run)
-            for line in looked.lines:
-                lines.log(line)
-            if not looked.goes_on:
+            if stop.is_set() or summary.held or not look(run, lines.log):
                 break
     if stop.is_set():
         lines.log("stopped by SIGTERM; other workers can compute the unfinished units")
@@ -137,10 +129,8 @@ class LogLines:
         self.progress.end(units, failed=bool(failure))
 
     def refresh(self) -> None:
-        """Print the progress if nothing was printed for `LINE_SECONDS`."""
         if time.monotonic() - self._last_line > LINE_SECONDS:
-            running = "; ".join(f"{name}: {line}" for name, line in self.progress.running().items())
-            running = running or "waiting for steps of other workers"
+            running = "; ".join(self.progress.running()) or "waiting for steps of other workers"
             self.log(f"{self.progress}, {self.progress.time}  {running}")
 
     def show(self, text: str) -> None:

@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from flows.plans.pricing import slots_here
-from flows.process_end import Outcome
 from flows.runs.run_progress import RunProgress
 from flows.work import Work
 from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 from tasks.workers import Pool
+
+
+@dataclass
+class Outcome:
+    """Result or error of the flow's function. When the function has ended, exactly one is set.
+
+    Prefect's client returns a flow's result only if the server answers.
+    """
+
+    result: dict[str, Any] | None = None
+    error: BaseException | None = None
+    """May be a KeyboardInterrupt."""
+    flow_run: UUID | None = None
+    """Id in Prefect; None if a deployment created it."""
+    ended_in_prefect: str = ""
+    """"cancelled" or "deleted", if a user did that in Prefect."""
 
 
 class RunContext:
@@ -61,18 +79,14 @@ class RunContext:
 # Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.
 # The variable is set only inside a `with` block, so that a later run in the same process cannot get
 # an old plan.
-_CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
+CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
+"""The run that `lce run` prepared; None in a deployment."""
 
 
 @contextmanager
 def current(run: RunContext) -> Iterator[None]:
-    token = _CURRENT.set(run)
+    token = CURRENT.set(run)
     try:
         yield
     finally:
-        _CURRENT.reset(token)
-
-
-def current_run() -> RunContext | None:
-    """Return the run that `lce run` prepared; None in a deployment."""
-    return _CURRENT.get()
+        CURRENT.reset(token)

@@ -20,7 +20,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.driver import drive, require_complete
 from flows.looking import look
-from flows.run_context import RunContext, current_run
+from flows.run_context import CURRENT, RunContext
 from flows.runs.display import (
     ArtifactDisplay,
     Display,
@@ -91,7 +91,7 @@ def controlled_study(
       StudyIncompleteError: if some cells failed.
     """
     with sigterm_interrupts():
-        run = current_run()
+        run = CURRENT.get()
         if run is None:
             options = RunOptions(select, retry_failed, budget)
             run = RunContext(preflight([study], make_execution(execution), options))
@@ -119,10 +119,7 @@ def _compute(run: RunContext) -> dict[str, Any]:
         display = FirstSeedDisplay(_display(run.progress()), work.wanted, work.units, home)
         submit = tasks.submit(run.pool, run.tracker)
         summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
-        looked = look(run)
-        for line in looked.lines:
-            _tell(line)
-        if not looked.goes_on:
+        if not look(run, _tell):
             break
     study = work.wanted.study.study
     counts = record_study(str(home), study, mlflow_server(home), wait_for=tasks.last)

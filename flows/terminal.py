@@ -1,10 +1,11 @@
-"""Output of the commands: plain lines, and a rich console for tables and progress bars."""
+"""Output of the commands: plain lines, and a rich console for tables; how their process exits."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 from rich.console import Console
@@ -12,6 +13,16 @@ from rich.segment import Segment
 from rich.table import Table
 
 from lce_core.terminal import WIDTH, Guarded, visible
+
+
+@dataclass
+class ProcessEnd:
+    """How a command's process must exit; the entry point of `lce` reads it afterwards."""
+
+    skips_handlers: bool = False
+    """Exit without atexit handlers, because Prefect's server or Ray's head died. Without its
+    server, Prefect's handler retries each pending record for minutes. Without its head, Ray's
+    handler has crashed with a segmentation fault."""
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:

@@ -22,8 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.process_end import ProcessEnd
-from flows.terminal import say
+from flows.terminal import ProcessEnd, say
 from lce.commands.keeping import certify, export, gc, import_, lock, pack, verify
 from lce.commands.plugins import (
     benchmarks,
