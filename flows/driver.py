@@ -33,21 +33,13 @@ def drive(
 ) -> RunSummary:
     """Compute all units of a run, and meanwhile update the catalog with finished cells.
 
-    Args:
-      host: unique name of this process. It decides the order of equally expensive units, so that
-        processes which start at the same time claim different units.
-      tracks_training: True to show training runs in MLflow while they train.
-      waits: False leaves steps that other processes are computing to them.
-      stop: once it is set, no further unit starts, and running units may finish in its grace
-        period.
-
-    Raises:
-      ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
-      StoreError: if the disk is full, or no process computes a step that waiting units need.
+    `host`, the unique name of this process, decides the order of equally expensive units, so that
+    processes which start at the same time claim different units. Without `waits`, leave steps that
+    other processes are computing to them. Raises the errors of `Scheduler.run`.
     """
     home = run.execution.home
     units = [unit for work in run.works for unit in work.ordered(host)]
-    seconds = {fingerprint: one.seconds for fingerprint, one in run.predicted.items()}
+    seconds = {name: one.seconds for name, one in run.predicted.items()}
     with ExitStack() as stack:
         for work in run.works if tracks_training else ():
             if work.trains:

@@ -80,10 +80,6 @@ class Work:
         return prices.predicted(steps, self.request.execution.training_processes)
 
     @property
-    def seconds(self) -> dict[str, float]:
-        return {fingerprint: one.seconds for fingerprint, one in self.predicted.items()}
-
-    @property
     def done(self) -> set[str]:
         return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
@@ -93,7 +89,8 @@ class Work:
 
     def ordered(self, host: str) -> list[Unit]:
         """Return the units in starting order; ties differ between `host` names."""
-        return dearest_first(self.units, self.wanted, self.seconds, host)
+        seconds = {name: one.seconds for name, one in self.predicted.items()}
+        return dearest_first(self.units, self.wanted, seconds, host)
 
     @property
     def failed_before(self) -> dict[str, str]:
@@ -110,13 +107,10 @@ class Work:
 def preflight(
     studies: Sequence[str], execution: Execution, options: RunOptions
 ) -> tuple[Work, ...]:
-    """Check the studies, prepare the store and determine the steps to do.
+    """Check the studies (names, or paths of files), prepare the store, determine the steps to do.
 
     All studies are checked before the store is prepared. The checks write nothing to the store
     except digests of data files and accepted plug-in changes.
-
-    Args:
-      studies: names of shipped studies or of studies that ran here, or paths of study files.
 
     Raises:
       SpecError: if a study, an option or the MLflow server's URL is wrong, a base model was not
@@ -157,7 +151,6 @@ def _with_folders_of_all(found: Sequence[Execution]) -> Execution:
 
 
 def _checked(request: Request, options: RunOptions, store: Store) -> Work:
-    """Check a study and choose its steps. Write only accepted plug-in changes to the store."""
     execution = request.execution
     wanted, look = select_cells(request.plan, options.select), None
     require_work(request.plan, request.where)
@@ -176,7 +169,6 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
 
 
 def _saved(work: Work, store: Store) -> Work:
-    """Save the study's plan; add notes about a reused name and changes from the lock."""
     request, name = work.request, work.request.plan.study.study
     notes = []
     if (before := store.studies.source(name)) not in (None, request.where):

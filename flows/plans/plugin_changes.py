@@ -17,8 +17,7 @@ from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.progress import StepState, inspect
 
-ACCEPT = "--accept-plugin-change"
-REMEDY = f"raise VERSION in the file, or give {ACCEPT} if the numbers stay the same"
+REMEDY = "raise VERSION in the file, or give --accept-plugin-change if the numbers stay the same"
 
 
 def change_lines(states: Mapping[str, StepState]) -> list[str]:
@@ -51,15 +50,9 @@ def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool)
         return  # inspecting all steps takes a while
     store = Store(execution.home)
     states = inspect(plan, store, folders_of(execution.model_dump(mode="json")))
-    if accept:
-        _accept(states, store)
-    else:
+    if not accept:
         require_same_plugins(states)
-
-
-def _accept(states: Mapping[str, StepState], store: Store) -> None:
-    changes = {change for state in states.values() for change in state.plugin_changes}
-    if changes:
+    elif changes := {change for state in states.values() for change in state.plugin_changes}:
         AcceptedCode(store.home).accept(changes)
 
 

@@ -79,15 +79,13 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
             console.print(text, soft_wrap=True)
     for line in _legend(study, found, shown):
         console.print(line, highlight=False, style="dim")
-    for line in _unavailable(read(home, UNAVAILABLE.format(study=study.study))):
+    reasons = read(home, UNAVAILABLE.format(study=study.study))
+    for reason, number, benchmarks in reasons[:_MOST_REASONS]:
+        line = f"unavailable: {number:,} cells of {benchmarks}: {reason}"
         console.print(line, highlight=False)
-
-
-def _unavailable(found: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    for reason, number, benchmarks in found[:_MOST_REASONS]:
-        yield f"unavailable: {number:,} cells of {benchmarks}: {reason}"
-    if len(found) > _MOST_REASONS:
-        yield f"unavailable: more cells, for {len(found) - _MOST_REASONS} other reasons"
+    if (others := len(reasons) - _MOST_REASONS) > 0:
+        line = f"unavailable: more cells, for {others} other reasons"
+        console.print(line, highlight=False)
 
 
 class _Columns:
@@ -125,13 +123,10 @@ def _grid(
     variants = list(product(plan.study.base_models, plan.study.methods))
     names = [("base model", "method"), *((model.known_as, _label(one)) for model, one in variants)]
     texts = list(zip(*names, strict=True))[len(plan.study.base_models) == 1 :]
-    labels = ["".join(row) for row in zip(*map(_padded, texts), strict=True)]
+    padded = ([text.ljust(max(map(len, column)) + 2) for text in column] for column in texts)
+    labels = ["".join(row) for row in zip(*padded, strict=True)]
     rows = [(model.known_as, one.label, not one.is_tuned) for model, one in variants]
     return labels, [columns.block(rows) for columns in benchmarks]
-
-
-def _padded(texts: Sequence[str]) -> list[str]:
-    return [text.ljust(max(map(len, texts)) + 2) for text in texts]
 
 
 def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Columns]) -> list[str]:

@@ -22,11 +22,7 @@ class RunProgress:
         slots: int,
         tracker: ProgressTracker,
     ) -> None:
-        """Track a run.
-
-        Units are ordered parents first. `cells` has the fingerprint of each cell that the user
-        wants; None if it cannot be computed.
-        """
+        """Track units, parents first, and `cells`: a fingerprint, or None if not computable."""
         self._left = TimeLeft(units, predicted, slots)
         self._cells, self._tracker = cells, tracker
         self._done = set(done)
@@ -44,8 +40,8 @@ class RunProgress:
         for step in (step for unit in units for step in unit.outputs & self._to_do):
             self._end(step, None, done=not failed)
 
-    def running(self) -> dict[str, str]:
-        return self._tracker.running()
+    def running(self) -> list[str]:
+        return [f"{name}: {line}" for name, line in self._tracker.running().items()]
 
     def __str__(self) -> str:
         self._update()

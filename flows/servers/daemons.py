@@ -176,9 +176,17 @@ def wait_until(
 
 
 def answers(url: str, secret: str = "") -> bool:
-    """Return True if a server answers a GET of `url` with status 200."""
-    if secret and not _proves(url, secret):
-        return False
+    """Return True if a server answers a GET of `url` with status 200.
+
+    With a secret, the server must first prove that it knows the secret: another user may have taken
+    the port.
+    """
+    if secret:
+        server, nonce = urlsplit(url), secrets.token_urlsafe()
+        code, body = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
+        expected = proof(secret, server.port or 80, nonce)
+        if code != 200 or not hmac.compare_digest(body, expected.encode()):
+            return False
     return status(url, _headers(secret)) == 200
 
 
@@ -204,17 +212,6 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
                 "a successful response of Prefect's server",
                 "run `lce doctor`",
             ) from None
-
-
-def _proves(url: str, secret: str) -> bool:
-    """Return True if the server at `url` proves that it knows `secret`.
-
-    A server that cannot prove this may belong to another user, who has taken the port.
-    """
-    server, nonce = urlsplit(url), secrets.token_urlsafe()
-    code, body = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
-    expected = proof(secret, server.port or 80, nonce)
-    return code == 200 and hmac.compare_digest(body, expected.encode())
 
 
 def _get(request: urllib.request.Request) -> tuple[int, bytes]:
