@@ -80,7 +80,7 @@ def compute_again(
     logs = make_folder(store.home / "logs")  # the error of a dead worker names a log here
     (aside.home / "logs").symlink_to(logs)
     pool = Pool(execution.model_copy(update={"home": aside.home})).open(trains=False)
-    threads = ThreadPoolExecutor(pool.slot_counts.evaluation)
+    threads = ThreadPoolExecutor(pool.slots.counts.evaluation)
     try:
         ordered = sorted(steps, key=_unit)
         units = [list(group) for _, group in groupby(ordered, key=_unit)]
@@ -108,7 +108,7 @@ def _run(pool: Pool, unit: Sequence[Step]) -> dict[str, Event]:
     except WorkerLostError as error:
         return {step.fingerprint: {"message": str(error)} for step in unit}
     finally:
-        pool.release(slot)
+        pool.slots.release(slot)
     return {event["fingerprint"]: event for event in ended}
 
 

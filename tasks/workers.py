@@ -19,7 +19,7 @@ from lce_core.store.steps import Step
 from tasks.machines import leased_gpus, never, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import RayWorker
-from tasks.slots import Slot, SlotCounts, Slots, slot_counts
+from tasks.slots import Slot, Slots, slot_counts
 from tasks.worker_process import Event, Worker, WorkerProcess
 
 _LEAVE_SECONDS = 5.0
@@ -31,8 +31,9 @@ POLL_SECONDS = 0.5
 class Pool:
     """The workers of a run: at most one for each GPU, or for each slot on a CPU.
 
-    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs. A
-    closed pool starts no worker: threads that retry units would otherwise continue the run.
+    `open` leases the GPUs and sets `slots`. Leaving the `with` block ends all workers and releases
+    the GPUs. A closed pool starts no worker: threads that retry units would otherwise continue the
+    run.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -64,7 +65,7 @@ class Pool:
             if self.execution.engine == LOCAL
             else cluster.slots(self.execution, self.head)
         )
-        self._slots = self._leases.enter_context(slots)
+        self.slots = self._leases.enter_context(slots)
         self.is_open = True
         return self
 
@@ -74,23 +75,10 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def slot_counts(self) -> SlotCounts:
-        return self._slots.counts
-
-    def has_room(self, kind: str) -> bool:
-        return self._slots.has_room(kind)
-
     def claim(self, kind: str) -> Slot | None:
         with self._lock:
             warm = list(self._workers)
-        return self._slots.claim(kind, warm)
-
-    def release(self, slot: Slot) -> None:
-        self._slots.release(slot)
-
-    def is_crowded_out(self, kind: str) -> bool:
-        return self._slots.is_crowded_out(kind)
+        return self.slots.claim(kind, warm)
 
     def run(
         self,
@@ -162,16 +150,14 @@ class Pool:
         for places in overlap:  # idle workers, whose loaded models still occupy the GPUs
             self._discard(places)
         if worker is None:
-            worker = self._start(slot)
+            if self.execution.engine == LOCAL:
+                worker = WorkerProcess(slot, self.execution)
+            else:
+                worker = RayWorker(slot, self.execution, self.head)
             with self._lock:
                 self._workers[slot.places] = worker
             self._require_open()  # `close` may have run before the worker was listed
         return worker
-
-    def _start(self, slot: Slot) -> Worker:
-        if self.execution.engine == LOCAL:
-            return WorkerProcess(slot, self.execution)
-        return RayWorker(slot, self.execution, self.head)
 
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]

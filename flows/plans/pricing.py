@@ -29,6 +29,7 @@ from lce_core.study.progress import StepState
 from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
 from lce_core.study.units import units_to_do
 from tasks.ray_engine.cluster import machines_for
+from tasks.slots import slot_counts
 
 UNKNOWN_GPU = "a100"
 """Assumed for a GPU that `DEVICE_TYPES` lacks."""
@@ -131,7 +132,7 @@ def slots_here(execution: Execution, device: str | None = None) -> int:
     """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
     here = machines_for(execution)
     if device in (None, "cpu") or here.num_gpus:
-        return here.slot_counts(execution).places
+        return slot_counts(execution, here.gpus).places
     training = (execution.training_slots or 1) * execution.training_processes
     slots = execution.slots if "slots" in execution.model_fields_set else 1
     return max(training, execution.evaluation_slots or 1, slots)

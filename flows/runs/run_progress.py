@@ -60,8 +60,8 @@ class RunProgress:
         return f"{about}{formats.duration(seconds)} left"
 
     def _update(self) -> None:
-        for ended in self._tracker.take_ended():
-            self._end(ended.fingerprint, ended.seconds)
+        for step, seconds in self._tracker.take_ended():
+            self._end(step, seconds)
 
     def _end(self, step: str, seconds: float | None, *, done: bool = True) -> None:
         self._left.end(step, seconds)

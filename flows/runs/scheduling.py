@@ -213,7 +213,7 @@ class Scheduler:
             return None
         # A pool that is not open yet has no slots to check. `_has_room` below opens it, which may
         # wait for GPUs, only once there is a step to help with.
-        if self._pool.is_open and not self._pool.has_room(CellSpec.kind):
+        if self._pool.is_open and not self._pool.slots.has_room(CellSpec.kind):
             return None
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
@@ -244,7 +244,7 @@ class Scheduler:
                 return True
             # A training run waits for its GPUs. Until these are free, start only units that finish
             # before the last running unit (backfilling).
-            self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
+            self._waits_for_gpus = self._pool.slots.is_crowded_out(unit.kind)
             return False
 
         return self._work.claim(fits)
@@ -254,7 +254,7 @@ class Scheduler:
 
     def _settle(self, unit: Unit, result: UnitResult) -> None:
         """Release the slot of a unit that ended in this process, and record its result."""
-        self._pool.release(self._running.pop(unit.name).slot)
+        self._pool.slots.release(self._running.pop(unit.name).slot)
         if isinstance(result, ServiceError):  # without its cluster, no unit can be computed
             raise result
         if unit.assists:
@@ -324,7 +324,7 @@ class Scheduler:
         if not self._pool.is_open:
             trains = any(is_training(unit.kind) for unit in self._work.waiting)
             self._pool.open(trains=trains, has_to_end=self._stop.wait)
-        return self._pool.has_room(kind)
+        return self._pool.slots.has_room(kind)
 
     def _predicted_seconds(self, unit: Unit) -> float:
         return sum(self._seconds[step.fingerprint] for step in unit.steps)

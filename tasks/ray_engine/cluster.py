@@ -20,7 +20,7 @@ from lce_core.environment import allocator_settings, for_child
 from lce_core.errors import ServiceError, SpecError
 from lce_core.execution import LOCAL, Execution
 from tasks.machines import Machines, this_machine
-from tasks.slots import Slot, Slots
+from tasks.slots import Slot, Slots, slot_counts
 
 REACH_SECONDS = 5.0
 """Timeout for connecting to the head node."""
@@ -86,7 +86,8 @@ def slots(execution: Execution, head: Head) -> Iterator[Slots]:
     """
     nodes = nodes_of(execution)
     try:
-        yield Slots(nodes.slot_counts(execution), [str(number) for number in range(nodes.num_gpus)])
+        counts = slot_counts(execution, nodes.gpus)
+        yield Slots(counts, [str(number) for number in range(nodes.num_gpus)])
     finally:
         ray = importlib.import_module("ray")
         if head.is_lost:  # ray.shutdown would try to contact the lost head
@@ -134,10 +135,7 @@ def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
 
 
 def environment() -> dict[str, dict[str, str]]:
-    """Return the actors' `runtime_env`: the path of this code, and variables of `_FORWARDED`.
-
-    torch's allocator gets settings as in a local worker.
-    """
+    """Return the actors' `runtime_env`; torch's allocator gets settings as in a local worker."""
     here = for_child(os.environ)
     forwarded = {name: value for name, value in here.items() if name.startswith(_FORWARDED)}
     return {"env_vars": {**forwarded, **allocator_settings(here)}}
