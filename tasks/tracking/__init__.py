@@ -4,7 +4,6 @@
   destinations    which MLflow: the store's own database or a team's server
   projection      writes a study's records as one experiment; registers exported models
   study_content   the runs of a study: for each table row, the mean over its seeds and each seed
-  content         the fields of a run
   views           the experiment's description and saved views in the UI
   live            shows training runs in progress
   guarded_server  MLflow's UI and API of a store, for its owner only

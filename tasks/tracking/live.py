@@ -26,11 +26,10 @@ from lce_core.store.lease import Lease, is_held
 from lce_core.store.odd_files import make_folder
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.companion import companion, end_of_input
-from tasks.tracking.content import RUN_KEY
 from tasks.tracking.database import database, runs_of
 from tasks.tracking.destinations import destination
 from tasks.tracking.projection import LIVE, experiment_of, log_metrics
-from tasks.tracking.study_content import curves, read_plan
+from tasks.tracking.study_content import NOTE, RUN_KEY, curves, read_plan
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -172,7 +171,7 @@ class LiveRuns:
             LIVE: training["fingerprint"],
             RUN_KEY: f"{self._plan['study']}/training/{name}",
             "lce.study": self._plan["study"],
-            "mlflow.note.content": (
+            NOTE: (
                 f"Training in progress, or failed: `{name}`. When training is done, this run is"
                 " removed; the study's own runs then show the curve."
             ),

@@ -18,10 +18,17 @@ from catalog.mlflow_pages import note_pages, pages_of
 from catalog.origin import Maker, add_to_note, noted, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from tasks.tracking.content import EXPORT, KIND, NOTE, RUN_KEY, RunContent
 from tasks.tracking.database import note, runs_of
 from tasks.tracking.destinations import Destination, destination
-from tasks.tracking.study_content import read_plan, run_contents
+from tasks.tracking.study_content import (
+    EXPORT,
+    KIND,
+    NOTE,
+    RUN_KEY,
+    RunContent,
+    read_plan,
+    run_contents,
+)
 from tasks.tracking.views import description, saved_views
 
 if TYPE_CHECKING:

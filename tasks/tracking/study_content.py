@@ -1,7 +1,9 @@
 """Build the MLflow runs of a study: for each table row, a run with means and one per seed.
 
 A table row is a base model with a method, frozen or tuned. The step of a metric's point is the
-evaluated length, so charts draw score against length.
+evaluated length, so charts draw score against length. The content of a run is plain data, without
+MLflow. It depends only on plan.json and the records, so stores with equal records have runs with
+equal content. A run whose digest has changed is written again.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +28,25 @@ from lce_core.store.steps import Listing
 from lce_core.study.step_kinds import TrainingSpec
 from lce_core.study.variants import CONTROL, variant_name
 from lce_core.training.loss_log import LOG, read_entries
-from tasks.tracking.content import (
-    COLOUR,
-    KIND,
-    MAX_DATASET_DIGEST,
-    METHOD,
-    NOTE,
-    RUN_KEY,
-    SEED,
-    DatasetInput,
-    MetricPoint,
-    RunContent,
-)
 
+MAX_DATASET_DIGEST = 36
+"""MLflow's limit in characters."""
+FORMAT = 4
+"""Part of every digest; an increase rewrites all runs of all stores."""
+RUN_KEY = "lce.run_key"
+"""Tag that identifies a run in its study; MLflow's own run id changes when it is rewritten."""
+NOTE = "mlflow.note.content"
+"""Tag with the UI's description of an experiment or run."""
+COLOUR = "mlflow.runColor"
+"""Tag with the colour of a run's line."""
+KIND = "lce.kind"
+"""Tag of a run written from the store: METHOD or SEED."""
+METHOD = "method"
+"""A table row's means over seeds, the parent of its SEED runs."""
+SEED = "seed"
+"""A table row's scores at one seed."""
+EXPORT = "export"
+"""A model that a user registered; writing the study again keeps it."""
 INTERVAL = "seed_interval"
 """`seed_interval/NAME` is half the width of the 95 % interval of the metric NAME."""
 MEANS = "means.csv"
@@ -48,6 +57,55 @@ MAX_TELEMETRY_POINTS = 50
 """Maximum points of a telemetry metric."""
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
 """Keys of a training log's entries that become metrics in addition to the loss."""
+
+
+@dataclass(frozen=True)
+class MetricPoint:
+    """One point of one metric."""
+
+    key: str
+    value: float
+    timestamp: int
+    """Time at which the cell finished (not was logged), in milliseconds since the epoch."""
+    step: int
+
+
+@dataclass(frozen=True)
+class DatasetInput:
+    """One data set that a run read."""
+
+    name: str
+    context: str
+    """"training" or "evaluation"."""
+    digest: str
+    """Cut to `MAX_DATASET_DIGEST` characters."""
+    source: str
+    """JSON object that names the corpus or data set and its parameters."""
+
+
+@dataclass(frozen=True)
+class RunContent:
+    """The complete content of one MLflow run."""
+
+    key: str
+    """Value of the tag `RUN_KEY`."""
+    parent: str | None
+    """Key of the run under which the UI folds this one."""
+    name: str
+    start: int
+    """Earliest start of the run's records, in milliseconds since the epoch."""
+    end: int
+    params: Mapping[str, str]
+    metrics: tuple[MetricPoint, ...]
+    tags: Mapping[str, str]
+    datasets: tuple[DatasetInput, ...]
+    files: Mapping[str, str]
+    """Content by file name."""
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the whole content; equal digests mean equal runs."""
+        return fingerprint({"format": FORMAT, **asdict(self)}, self.key)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import Any
 
 from catalog.mlflow_pages import METHODS_VIEW, SEEDS_VIEW, view_path
 from lce_core.study.variants import variant_name
-from tasks.tracking.content import KIND, METHOD, SEED
-from tasks.tracking.study_content import INTERVAL, at_target_name
+from tasks.tracking.study_content import INTERVAL, KIND, METHOD, SEED, at_target_name
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from catalog.mlflow_pages import experiment_path
 from catalog.queries import open_catalog
 from lce_core.store.identity import fingerprint
-from tasks.tracking.content import NOTE, RUN_KEY
 from tasks.tracking.database import opened, runs_of
 from tasks.tracking.projection import LIVE, PARENT
+from tasks.tracking.study_content import NOTE, RUN_KEY
 from tasks.tracking.views import VIEW_TAGS
 
 if TYPE_CHECKING:
