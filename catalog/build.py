@@ -72,11 +72,8 @@ _CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '
 def build_catalog(store: Store) -> Path:
     """Build the catalog of everything in the store and return its path.
 
-    Damaged artifacts are recorded in the catalog and raise no error.
-
-    Raises:
-      OSError: if the folder is not writable; an existing catalog stays unchanged.
-      StoreError: if the file in the catalog's place is damaged and cannot be renamed.
+    Damaged artifacts are recorded in the catalog and raise no error. After an error an existing
+    catalog stays unchanged.
     """
     path = catalog_path(store.home)
     with _only_builder(path):

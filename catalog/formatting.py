@@ -34,11 +34,7 @@ Rows = Sequence[Sequence[Any]]
 
 
 def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDTH) -> str:
-    """Return rows as `table`, `csv` or `json`, without a trailing newline.
-
-    Raises:
-      SpecError: if the format is unknown.
-    """
+    """Return rows as `table`, `csv` or `json`, without a trailing newline."""
     if form == "table":
         return _table([visible(name) for name in _distinct(columns)], rows, width)
     if form == "csv":

@@ -35,11 +35,7 @@ class Holdings:
         return None if short in self.damage else self.records.get(short)
 
     def file(self, short: str, name: str) -> Path:
-        """Return the path of an artifact's file.
-
-        Raises:
-          StoreError: if the artifact's record does not list the file.
-        """
+        """Return the path of a file that the artifact's record must list."""
         if name not in self.records[short].files:
             raise StoreError(
                 "record.json",

@@ -68,9 +68,8 @@ class Limits:
 def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
     """Return limits for one statement, from the memory and disk that are free now.
 
-    Args:
-      memory: Memory limit in bytes; None: half of the free memory, from 256 MB to 4 GB.
-      disk: A folder on the disk for temporary files; None: the system's temporary folder.
+    The default `memory` is half of the free memory, from 256 MB to 4 GB. `disk` is a folder on the
+    disk for temporary files.
     """
     if memory is None:
         share = int(free_memory() * _SHARE_OF_FREE_MEMORY)
@@ -95,11 +94,7 @@ def free_memory(cgroup: Path = _CGROUP) -> int:
 
 
 def bytes_of(size: str, option: str) -> int:
-    """Parse a size such as `8GB` or `512MB` into bytes.
-
-    Raises:
-      SpecError: if the text is not a size, or the size is less than 256 MB.
-    """
+    """Parse a size such as `8GB` or `512MB` into bytes; refuse less than 256 MB."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?)I?B?", size.strip().upper())
     number = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if number < MIN_MEMORY_BYTES:

@@ -84,9 +84,6 @@ def note_pages(
     """Write a study's experiment and run ids to `mlflow/pages.json`; keep those of other studies.
 
     The file is not locked: only one process at a time may call this.
-
-    Args:
-      team: URL of the team's server with these runs; None for the store's own database.
     """
     pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items())), team))
     del pages["server"]

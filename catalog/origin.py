@@ -39,10 +39,8 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     """Return the sha256 of everything that the catalog (or MLflow) is built from, in hex.
 
     Plans, expectations, records and failures are hashed by content, the files that records name by
-    size and times, and the code by its source.
-
-    Args:
-      study: include only this study's plan and the artifacts that it names; None: the whole store.
+    size and times, and the code by its source. With `study`, only this study's plan and the
+    artifacts that it names count.
     """
     shown = _all(store.home) if study is None else _of_study(store, study)
     digest = hashlib.sha256()

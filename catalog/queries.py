@@ -58,12 +58,6 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
     """Return a connection that reads only the catalog. Close it, or use it in a `with` block.
 
     The connection keeps reading the same file even when a new catalog replaces it.
-
-    Args:
-      within: Limits of memory and temporary files; None: those of `catalog.limits.limits()`.
-
-    Raises:
-      SpecError: if the file at `path` does not exist or is not a catalog.
     """
     connection = _attached(path, _CONFIG)
     # DuckDB deletes the folder when the connection closes.
@@ -78,9 +72,6 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """Return a connection for the user's own SQL: files, settings and data frames are allowed.
 
     Only the catalog is read-only. Names in a statement can be data frames of any calling function.
-
-    Raises:
-      SpecError: if the file at `path` does not exist or is not a catalog.
     """
     return _attached(path, {"python_scan_all_frames": "true"})
 
@@ -123,17 +114,8 @@ def read_blocks(
 ) -> Iterator[Sequence[Any]]:
     """Yield the column names of one read-only query, then its rows in blocks of about 4 MB.
 
-    Args:
-      limit: Time limit in seconds.
-      parameters: Values of the statement's `$name` parameters.
-      most_rows: Read only this many rows; None: all rows.
-      within: Limits of memory, temporary files and result.
-
-    Raises:
-      SpecError: if there is no catalog; if `sql` is not exactly one statement that reads, or has an
-        error (the message names similar tables or columns); if it takes longer than `limit` or
-        exceeds a limit of `within`.
-      StoreError: if the catalog is damaged.
+    `limit` is in seconds. Raises SpecError without a catalog, for a statement that does not only
+    read or has an error, and beyond a limit; StoreError if the catalog is damaged.
     """
     with open_catalog(path, within) as connection:
         statement = _only_read(connection, sql)

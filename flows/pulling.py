@@ -49,11 +49,6 @@ def pull_studies(
     With `waits`, wait for steps that other workers are computing, and take over the steps of
     workers that die. Without it, the last worker updates the catalog and MLflow. Running units have
     `grace` seconds to finish after SIGTERM.
-
-    Raises:
-      StoreError: if the disk is full, or a damaged catalog cannot be renamed.
-      StudyIncompleteError: if some cells failed, in this run or an earlier one.
-      KeyboardInterrupt: after SIGTERM, once the workers have ended and released their leases.
     """
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     run = RunContext(preflight(studies, execution, options))

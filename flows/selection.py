@@ -19,9 +19,6 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
     `method=yarn` selects both variants of a method, `variant=yarn` the frozen one, and
     `variant=yarn-tuned` or `variant=yarn tuned` the tuned one.
-
-    Raises:
-      SpecError: if an axis is unknown, a value does not occur in the plan, or no cell matches.
     """
     if not select.strip():
         return plan

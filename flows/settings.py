@@ -36,11 +36,7 @@ MAX_CPU_SLOTS = 8
 
 
 def home() -> Path:
-    """Return the store's folder: $LCE_HOME, or ./lce-home.
-
-    Raises:
-      SpecError: if the path has a character that databases cannot use.
-    """
+    """Return the store's folder, $LCE_HOME or ./lce-home; refuse one that databases cannot use."""
     found = home_path()
     check_home(found)
     return found

@@ -43,10 +43,9 @@ def titled_grids(
 ) -> Iterator[list[str]]:
     """Yield grids of at most `width` characters, as lines: blocks of columns beside labels.
 
-    Args:
-      labels: head of the labels, then the label of each row, all of one length.
-      blocks: title and columns of each block. A column has a head and a text for each row, all of
-        one length. A block that is too wide for a grid is divided.
+    `labels` are the head of the labels and the label of each row. A block has a title and columns,
+    and a column a head and a text for each row; all labels, and all texts of a column, have one
+    length. A block that is too wide for a grid is divided.
     """
     labels, room = ["".ljust(len(labels[0])), *labels], width - len(labels[0])
     parts = []

@@ -111,13 +111,6 @@ def preflight(
 
     All studies are checked before the store is prepared. The checks write nothing to the store
     except digests of data files and accepted plug-in changes.
-
-    Raises:
-      SpecError: if a study, an option or the MLflow server's URL is wrong, a base model was not
-        fetched, a plug-in changed without a new VERSION, or the store's file system does not
-        support leases.
-      DataError: if a corpus exists but cannot be read.
-      StoreError: if the disk is full, or a damaged catalog cannot be renamed.
     """
     store = Store(execution.home)
     mlflow_server(store.home)  # raises an error before the steps, not after them

@@ -19,9 +19,6 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
 
     `form` is "table", "csv" or "json". `memory`, such as 8GB, defaults to half of the free memory,
     at most 4 GB.
-
-    Raises:
-      SpecError: if `form`, `memory` or the statement is invalid.
     """
     return format_rows(*_answered(home, sql, memory), form)
 

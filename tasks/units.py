@@ -38,11 +38,6 @@ def compute(
     records failures. With `shared`, other processes compute steps of the unit as well. The result
     has the unit's name ("unit"), numbers of steps computed here ("computed") and found
     ("existing"), and fingerprints of steps that other processes are computing ("held").
-
-    Raises:
-      StepsFailedError: if some steps failed. The other steps are done, or held by other processes.
-      WorkerLostError: if the worker died.
-      RunEndedError: if the run ended before the unit.
     """
     name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]

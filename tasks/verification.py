@@ -42,11 +42,7 @@ class Recomputed:
 
 @contextlib.contextmanager
 def home_aside(store: Store) -> Iterator[Store]:
-    """Yield a temporary store in a subfolder, and remove it at the end.
-
-    Raises:
-      SpecError: if another process is verifying the store.
-    """
+    """Yield a temporary store in a subfolder, and remove it at the end; one process at a time."""
     lease = Lease.acquire(store.home / "leases", LEASE)
     if lease is None:
         raise SpecError(

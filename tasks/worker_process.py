@@ -50,14 +50,10 @@ class Worker(ABC):
     ) -> list[Event]:
         """Compute the steps in order; return their end events, described in `tasks.worker`.
 
-        Args:
-          shared: True if other processes compute the unit as well: skip the steps whose lease they
-            hold and compute the others. If False and another process holds the first missing step,
-            that process has claimed the whole unit, and no further step is computed.
-          assists: True to compute parts of a long step that another worker will finish.
-
-        Raises:
-          WorkerLostError: if the process ended before all steps were done.
+        With `shared`, other processes compute the unit as well: skip the steps whose lease they
+        hold and compute the others. Without it, a process that holds the first missing step has
+        claimed the whole unit, and no further step is computed. With `assists`, compute parts of a
+        long step that another worker will finish.
         """
         payload = [step.to_json() for step in steps]
         request = json.dumps({"steps": payload, "shared": shared, "assists": assists})

@@ -55,10 +55,7 @@ class Pool:
         """Lease GPUs of this machine, or connect to the Ray cluster, and divide them into slots.
 
         With `trains`, wait until enough GPUs for a training run are free, else for one.
-        `has_to_end` waits the given seconds; True stops the wait.
-
-        Raises:
-          KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
+        `has_to_end` is that of `leased_gpus`.
         """
         slots = (
             _slots(self.execution, trains, has_to_end)
@@ -91,9 +88,7 @@ class Pool:
     ) -> list[Event]:
         """Compute the steps on a claimed slot; see `Worker.run`.
 
-        Raises:
-          WorkerLostError: if the worker died.
-          RunEndedError: if the pool was closed before or during the computation.
+        Raises RunEndedError, which nobody retries, if the pool was closed meanwhile.
         """
         try:
             worker = self._placed(slot, self._worker(slot), steps[0], on_event)

@@ -46,9 +46,6 @@ def paired_differences(
     """Yield rows of `compared.paired_difference`: each pair once, the base model always second.
 
     The key `margins` of each row lists rows of `compared.margin`.
-
-    Args:
-      looks: the looks by study; a study without `looks` has no entry.
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
         where = (of_model[0].study, of_model[0].base_model)

@@ -90,11 +90,8 @@ class Looks:
     ) -> Set[Part]:
         """Return the parts up to the last look that is done, or up to look 1 if no look is done.
 
-        Args:
-          over: parts that are planned for both methods.
-          done: parts that are done for both methods.
-          seeds: the study's seeds in the order in which they are computed.
-          most: number of seeds of the look that settled the comparison; None if it is open.
+        `over` and `done` are the parts that are planned and done for both methods. `most` is the
+        number of seeds of the look that settled the comparison; None if it is open.
         """
         for number in sorted(self.after, reverse=True):
             up_to = {part for part in over if part[1] in seeds[:number]}

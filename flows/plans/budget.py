@@ -135,13 +135,8 @@ def within_budget(
     """Choose the blocks that fit into the time budget `text`, such as "8gpuh".
 
     The choice depends only on the arguments and, through the measured times of finished steps, on
-    the store. On a machine without a GPU, a budget in gpuh is priced for an A100.
-
-    If several chosen blocks need a step, it counts only for the first.
-
-    Raises:
-      SpecError: if the text is not a budget, or no block fits; then with the cheapest block's
-        price.
+    the store. On a machine without a GPU, a budget in gpuh is priced for an A100. If several chosen
+    blocks need a step, it counts only for the first.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)

@@ -183,9 +183,6 @@ def _existing(home: Path) -> tuple[str, str]:
     """Return URL and secret of the server at PREFECT_API_URL, or of `lce up`; else empty strings.
 
     The secret of another server at PREFECT_API_URL is empty.
-
-    Raises:
-      ServiceError: if no server answers there, or it refuses the user's credentials.
     """
     service = find(home, "server")
     own_url = str(service.url) if service else ""

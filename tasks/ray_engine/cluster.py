@@ -41,9 +41,6 @@ def connected(engine: str) -> Any:
 
     "ray" is the cluster at $RAY_ADDRESS or on this machine. Ray Client (ray://...) is refused,
     because it cannot stream the workers' events.
-
-    Raises:
-      ServiceError: if Ray is not installed, or no cluster answers.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -106,10 +103,8 @@ class Head:
     def require(self, address: str, is_node_alive: Callable[[], bool]) -> None:
         """Check that the head answers, and that Ray is alive on the node of this process.
 
-        This process reaches the other nodes only through Ray on its own node.
-
-        Raises:
-          ServiceError: if every check of the last `LOST_SECONDS` has failed.
+        This process reaches the other nodes only through Ray on its own node. A ServiceError ends
+        the run once every check of the last `LOST_SECONDS` has failed.
         """
         try:
             _require_answer(address)

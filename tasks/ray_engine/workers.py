@@ -117,9 +117,6 @@ class WorkerHost:
 
     The worker runs under `tasks.supervisor` and therefore ends with the actor's process. Ray
     chooses the slot's GPUs and lists them in CUDA_VISIBLE_DEVICES.
-
-    Raises:
-      StoreError: if the store of the run (LCE_HOME) does not exist on this node.
     """
 
     def __init__(self, slot: dict[str, Any], execution: str, num_gpus: int) -> None:

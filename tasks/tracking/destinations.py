@@ -94,11 +94,7 @@ class TeamServer:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[MlflowClient]:
-        """Yield a client; no other process of this store writes at the same time.
-
-        Raises:
-          ServiceError: if the server does not answer or refuses a request.
-        """
+        """Yield a client; no other process of this store writes at the same time."""
         with exclusive(self.home), _patient():
             from mlflow import MlflowClient
             from mlflow.exceptions import MlflowException

@@ -75,12 +75,7 @@ def unprojected(store: Store) -> list[str]:
 
 
 def project(store: Store, study: str, server: str | None = None) -> ProjectionReport:
-    """Update the study's MLflow experiment from the store's finished cells.
-
-    Raises:
-      SpecError: if the study was never planned in this store.
-      ServiceError: if the team's server does not answer or refuses a request.
-    """
+    """Update the study's MLflow experiment from the store's finished cells."""
     # Compute the digest before reading the records: if a record appears in between, the digest is
     # outdated, and the next call projects the study again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
@@ -203,9 +198,6 @@ def register(
 
     The folder is stored unchanged: MLflow 3.17 cannot write its own format for transformers models
     with transformers 5, because the format reads a pipeline class that is now a text.
-
-    Raises:
-      ServiceError: if the team's server does not answer or refuses a request.
     """
     from mlflow.exceptions import MlflowException
 
