@@ -90,10 +90,7 @@ def answer_apart(
 
 
 def main() -> int:
-    """Run the query that standard input describes, print its rows as JSON lines, and return 0.
-
-    An error of the query is printed as a JSON line too, for the parent process to raise.
-    """
+    """Run the query that standard input describes and print its rows or its error as JSON lines."""
     request = json.load(sys.stdin)
     within = Limits(**request["within"])
     tempfile.tempdir = request["temporary"]
@@ -119,10 +116,7 @@ def main() -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit this process to `size` bytes of allocations and forbid core dumps.
-
-    Some systems ignore the limit; DuckDB's own memory limit still applies there.
-    """
+    # Some systems ignore the limit; DuckDB's own memory limit still applies there.
     with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -135,10 +129,7 @@ def _send(message: dict[str, Any]) -> None:
 def _received(
     process: subprocess.Popen[str], request: dict[str, Any]
 ) -> tuple[list[str], Rows, bool]:
-    """Send the request to the process; return column names, rows, and True if all rows arrived.
-
-    The last value is False if the process died before it had sent every row.
-    """
+    """Send the request; return column names, rows, and False if the process died before the end."""
     assert process.stdin
     assert process.stdout
     columns: list[str] = []

@@ -70,11 +70,7 @@ _CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '
 
 
 def build_catalog(store: Store) -> Path:
-    """Build the catalog of everything in the store and return its path.
-
-    Damaged artifacts are recorded in the catalog and raise no error. After an error an existing
-    catalog stays unchanged.
-    """
+    """Build the catalog of everything in the store, damaged artifacts too, and return its path."""
     path = catalog_path(store.home)
     with _only_builder(path):
         _build(store, path, state_digest(store, _MAKER))
@@ -120,7 +116,6 @@ def _build(store: Store, path: Path, state: str) -> None:
 
 @contextlib.contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    """Yield a path in a new temporary folder beside `path`; delete the folder on exit."""
     # Only one process builds at a time, so existing temporary folders were left by crashed builds.
     for left in path.parent.glob(f".{path.name}.aside-*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -158,7 +153,7 @@ def write_tables(
 
 @functools.cache
 def _without_rows() -> bytes:
-    """Return the bytes of a catalog file with all tables and views but no rows from a store.
+    """Return the bytes of a catalog file without rows from a store.
 
     The result is cached, because creating a few hundred views takes longer than inserting most
     stores' rows.
@@ -182,8 +177,8 @@ def _sql(name: str) -> str:
 def _comment_columns(connection: duckdb.DuckDBPyConnection) -> None:
     """Add the comments in `sql/columns.yaml` to the columns of views.
 
-    The entry `shared` is for all columns without another comment, also in views that readers do not
-    use (schemas `store` and `papers`).
+    The entry `shared` is for all columns without another comment, also in schemas `store` and
+    `papers`.
     """
     file = _SQL / "columns.yaml"
     texts: dict[str, dict[str, str]] = plain_yaml(file.read_text(encoding="utf-8"), file.name)

@@ -57,12 +57,11 @@ def catalog_damage(path: Path) -> str | None:
 
 
 def note_beside(path: Path) -> Path:
-    """Return the path of a catalog's note: a hidden JSON file with digests of its inputs."""
+    """Return the path of a catalog's note (see `catalog.origin`)."""
     return path.with_name(f".{path.name}.origin.json")
 
 
 def marks(path: Path) -> dict[str, str]:
-    """Return the sha256 and the file times of a new catalog, as entries of its note."""
     return {"sha256": sha256_file(path), "stat": _times(path)}
 
 
@@ -86,7 +85,6 @@ def _has_cells(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
-    """Read every block of every table, so that DuckDB checks it."""
     tables = connection.execute(
         'SELECT format(\'catalog."{}"."{}"\', schema_name, table_name) FROM duckdb_tables()'
         " WHERE database_name = 'catalog'"

@@ -130,7 +130,6 @@ class _Loss(_Parsed):
 
 
 def extract(store: Store) -> dict[str, pa.Table]:
-    """Read the store; return an Arrow table for each catalog table that has rows, by table name."""
     holdings, plans = take_stock(store), store.studies.plans()
     environments = {
         short: fingerprint(record.environment)[:ID_DIGITS]

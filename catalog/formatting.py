@@ -49,7 +49,6 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
 
 
 def write_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
-    """Write rows to a Parquet file, each column with the type of its values."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -157,7 +156,6 @@ class _Grid:
         return blocks
 
     def block(self, shown: list[int], width: int) -> str:
-        """Format the columns in `shown` as one table."""
         widths = self.widths(shown, width)
         heads = [_folded_name(self.columns[i], widths[i]) for i in shown]
         height = max(len(head) for head in heads)

@@ -54,11 +54,9 @@ class Limits:
 
     @property
     def database(self) -> int:
-        """DuckDB's `memory_limit` in bytes, lower than `memory`."""
         return int(self.memory * _SHARE_OF_DUCKDB)
 
     def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
-        """Set the limits on a connection; DuckDB creates the spill folder when needed."""
         # Use SET: DuckDB 2.0 ignores the folder's size limit when passed to `duckdb.connect`.
         connection.execute(f"SET memory_limit = '{self.database}B'")
         connection.execute(f"SET temp_directory = {quoted(spill_folder)}")
@@ -108,7 +106,6 @@ def bytes_of(size: str, option: str) -> int:
 
 
 def too_slow(sql: str, seconds: float) -> SpecError:
-    """Return the error for a statement that reached its time limit."""
     return SpecError(
         "SQL",
         f"no result of {sql} after {seconds:g} s",
@@ -118,7 +115,6 @@ def too_slow(sql: str, seconds: float) -> SpecError:
 
 
 def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
-    """Return the error for a statement that reached a limit of memory or temporary files."""
     return SpecError(
         "SQL",
         f"{sql} ({message})",
@@ -129,7 +125,6 @@ def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
 
 
 def too_large(sql: str, num_rows: int, within: Limits) -> SpecError:
-    """Return the error for a statement whose result exceeds the size limit."""
     return SpecError(
         "SQL",
         f"{sql} (more than {formats.size(within.result)} in the first {num_rows:,} rows)",

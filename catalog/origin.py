@@ -95,10 +95,7 @@ def _of_study(store: Store, study: str) -> Iterator[tuple[object, ...]]:
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
-    """Return the sha256 of an artifact's record, and the name, size and times of each of its files.
-
-    If the record is missing, return None and no files.
-    """
+    """Return the sha256 of an artifact's record, and name, size and times of each of its files."""
     content = _read(folder / RECORD)
     return _sha256(content), [(name, *_times(folder / name)) for name in _named(content)]
 

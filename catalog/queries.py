@@ -77,7 +77,6 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _attached(path: Path, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """Return a connection to an empty database in memory, with the catalog attached and in use."""
     expected = "the catalog, a DuckDB file built from the store"
     remedy = "build it with `lce rebuild catalog`, or run a study with `lce run STUDY`"
     if not path.is_file():
@@ -97,7 +96,6 @@ def _attached(path: Path, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnectio
 def run_query(
     path: Path, sql: str, parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run one read-only query within the default limits; return its column names and its rows."""
     found = read_blocks(path, sql, QUERY_SECONDS, parameters=parameters, within=limits())
     columns = [str(name) for name in next(found)]
     return columns, [row for block in found for row in block]

@@ -100,8 +100,6 @@ class LogLines:
             self._console.print(f"{time.strftime('%H:%M:%S')} {line}")
 
     def logged(self, submit: Submit, stop: Stop) -> Submit:
-        """Return a `submit` that also prints a line when a unit starts and when the unit ends."""
-
         def submit_logged(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
             start, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
             shared = " (shared with another worker)" if claim.shared else ""

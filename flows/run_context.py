@@ -53,7 +53,6 @@ class RunContext:
 
     @property
     def units(self) -> list[Unit]:
-        """All units to do, producers before consumers."""
         return [unit for work in self.works for unit in work.units]
 
     @property

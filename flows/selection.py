@@ -49,7 +49,6 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Raise SpecError with the first cell's reason if no cell can be computed here."""
     if not plan.steps:
         raise SpecError(
             where,
@@ -78,7 +77,6 @@ def require_models(plan: StudyPlan, states: Mapping[str, StepState], execution: 
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Return the base models without a user's folder whose weights `lce fetch` must download."""
     models = Store(execution.home).models
     return [
         model.known_as

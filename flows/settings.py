@@ -43,7 +43,6 @@ def home() -> Path:
 
 
 def home_path() -> Path:
-    """Return the path that `home` checks."""
     return Path(os.environ.get("LCE_HOME", DEFAULT_HOME)).absolute()
 
 
@@ -79,7 +78,6 @@ def mlflow_server(home: Path) -> str | None:
 
 
 def mlflow_environment(home: Path) -> dict[str, str]:
-    """Return the variables from which another process learns the team's server and credentials."""
     found = mlflow_server(home)
     if found is None:
         return {}
@@ -88,7 +86,6 @@ def mlflow_environment(home: Path) -> dict[str, str]:
 
 
 def browser() -> Path:
-    """Return the path of the browser that prints reports: $LCE_CHROMIUM, or the first in $PATH."""
     named = os.environ.get(BROWSER)
     for name in [named] if named else BROWSERS:
         if found := shutil.which(name):
@@ -106,7 +103,6 @@ def shipped_studies() -> list[str]:
 
 
 def study_path(study: str) -> Path:
-    """Return the path of a shipped study, or the given path of a study file."""
     if study in shipped_studies():
         return STUDIES / f"{study}.yaml"
     path = Path(study)
@@ -188,10 +184,7 @@ def read_accelerate_config(file: Path) -> AccelerateConfig:
 
 
 def joined_machine(file: Path, rank: int | None) -> AccelerateConfig:
-    """Return an Accelerate file's machines, as seen from a machine other than the main one.
-
-    `rank` None means `machine_rank` of the file.
-    """
+    """Return an Accelerate file's machines, as seen from a machine other than the main one."""
     machines = read_accelerate_config(file)
     rank = machines.machine_rank if rank is None else rank
     if not 1 <= rank < machines.num_machines:
@@ -229,7 +222,6 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
 
 
 def _check_machines(execution: Execution, config: AccelerateConfig) -> None:
-    """Refuse settings that contradict the file, and machines other than the main one."""
     if execution.processes != config.processes_here:
         raise SpecError(
             "execution.processes",

@@ -29,7 +29,6 @@ from flows.runs.display import (
     publish_results,
 )
 from flows.runs.interrupts import interrupted_when_cancelled, is_deployed, sigterm_interrupts
-from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Submit, UnitResult
 from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
@@ -116,7 +115,11 @@ def _compute(run: RunContext) -> dict[str, Any]:
     home, tasks = run.execution.home, PrefectTasks()
     while True:
         (work,) = run.works
-        display = FirstSeedDisplay(_display(run.progress()), work.wanted, work.units, home)
+        progress, console = run.progress(), Terminal(file=sys.stderr)
+        shown: Display = (
+            ArtifactDisplay(progress) if is_deployed() else TerminalDisplay(progress, console)
+        )
+        display = FirstSeedDisplay(shown, work.wanted, work.units, home)
         submit = tasks.submit(run.pool, run.tracker)
         summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
         if not look(run, _tell):
@@ -136,12 +139,6 @@ def _tell(line: str) -> None:
         Terminal(file=sys.stderr).print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _display(progress: RunProgress) -> Display:
-    if is_deployed():
-        return ArtifactDisplay(progress)
-    return TerminalDisplay(progress, Terminal(file=sys.stderr))
-
-
 class PrefectTasks:
     """The tasks of a flow run. Each names those whose results it reads, as its upstream tasks.
 
@@ -155,8 +152,6 @@ class PrefectTasks:
         self._read: set[str] = set()
 
     def submit(self, pool: Pool, tracker: ProgressTracker) -> Submit:
-        """Return a function that submits a unit as a Prefect task; call it inside the flow."""
-
         @cache
         def task_named(name: str) -> UnitTask:
             return unit_task(name, pool, tracker)
@@ -181,7 +176,6 @@ class PrefectTasks:
 
     @property
     def last(self) -> list[Future]:
-        """Completed tasks whose results no other task reads."""
         return self._of(self._producers.keys() - self._read)
 
     def _of(self, steps: Iterable[str]) -> list[Future]:

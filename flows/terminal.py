@@ -59,7 +59,6 @@ def titled_grids(
 
 
 def _packed(columns: Iterable[Sequence[str]], room: int) -> list[list[Sequence[str]]]:
-    """Group columns that fit beside each other; one that is wider than `room` stands alone."""
     groups: list[list[Sequence[str]]] = []
     for column in columns:
         if groups and sum(len(one[0]) for one in (*groups[-1], column)) <= room:

@@ -127,7 +127,6 @@ def preflight(
 
 
 def _with_folders_of_all(found: Sequence[Execution]) -> Execution:
-    """Merge the folders of settings that are otherwise equal."""
     own = (folder for one in found for folder in one.plugin_folders)
     merged: dict[str, Any] = {"plugin_folders": tuple(dict.fromkeys(own))}
     for field, option in (("data_folders", DATA_FOLDER), ("model_folders", "--model-folder")):

@@ -40,7 +40,6 @@ class Machines:
         return sum(self.gpus)
 
     def training_runs(self, processes: int) -> int:
-        """Return how many training runs of `processes` GPUs fit at once, each in one machine."""
         return sum(number // processes for number in self.gpus)
 
 
@@ -56,8 +55,8 @@ def cpu_quotas(
 ) -> list[float]:
     """Return the CPU limits, in cores, of this process's cgroup and its parents.
 
-    `own` lists the cgroups of this process, `mounted` is the file system of both versions. In a
-    container `own` may name folders that `mounted` lacks; these are skipped.
+    In a container `own`, this process's cgroups, may name folders that the file system at `mounted`
+    lacks; these are skipped.
     """
     quotas = []
     for line in _text(own).splitlines():
@@ -100,7 +99,6 @@ def visible_gpus() -> dict[str, str]:
 
 
 def gpu_name() -> str:
-    """Return the model of the first visible GPU, from nvidia-smi; empty if unknown."""
     visible = visible_gpus()
     listed = _query("index,name") if visible else {}
     return next((name for index, name in listed.items() if index in visible), "")
@@ -145,7 +143,6 @@ def leased_gpus(
 
 
 def _query(fields: str) -> dict[str, str]:
-    """Return a dict from the first to the second of two nvidia-smi fields; empty on failure."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],

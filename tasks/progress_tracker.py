@@ -51,7 +51,6 @@ class ProgressTracker:
             return dict(self._lines)
 
     def running_steps(self) -> dict[str, Running]:
-        """Return the running steps that have reported progress, by fingerprint."""
         now = time.monotonic()
         with self._lock:
             steps = list(self._steps.values())
@@ -81,7 +80,6 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def share(event: Mapping[str, Any]) -> float:
-    """Return the share of a step that is done, 0..1; 0 if unknown."""
     done, total = (event["step"], event["steps"]) if "steps" in event else (0, 0)
     if "total" in event:
         done, total = event["done"], event["total"]

@@ -24,7 +24,6 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
 
 
 def answer_in_file(home: Path, sql: str, form: str, file: Path, memory: str | None = None) -> None:
-    """Write the result of `answer` to a file; "parquet" is possible, too."""
     columns, rows = _answered(home, sql, memory)
     if form == "parquet":
         write_parquet(columns, rows, file)
@@ -38,5 +37,4 @@ def _answered(home: Path, sql: str, memory: str | None) -> tuple[list[str], list
 
 
 def read(home: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Run one of the project's own SQL statements in this process and return its rows."""
     return run_query(catalog_path(home), sql)[1]

@@ -60,7 +60,6 @@ def _is_retried(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> b
     log_prints=False,
 )
 def record_study(home: str, study: str, mlflow: str | None) -> dict[str, int]:
-    """Update catalog and MLflow from the store; return the study's number of cells by status."""
     return projections.record(Path(home), study, mlflow)
 
 

@@ -65,10 +65,7 @@ def home_aside(store: Store) -> Iterator[Store]:
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Recomputed, None, None]:
-    """Recompute steps in `aside`; one worker computes steps that share a model.
-
-    Steps that share a model follow each other in the result.
-    """
+    """Recompute steps in `aside`, those that share a model one after the other in one worker."""
     for step in steps:
         _link_parents(step, store, aside)
     if store.models.is_dir():

@@ -141,7 +141,6 @@ class WorkQueue:
             self._retries[step.id] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
-        """Remove a unit that can never run because a step that it needs failed."""
         self.waiting = [other for other in self.waiting if other is not unit]
 
     @property
@@ -216,7 +215,6 @@ class WorkQueue:
             return False
 
     def _failed_since(self) -> set[str]:
-        """Return the ids of the steps that failed, in any process, after this queue was created."""
         return {
             step_id
             for step_id, number in self._store.failures.attempts().items()

@@ -135,7 +135,6 @@ class WorkerProcess(Worker):
         self._send(execution.model_dump_json())
 
     def events(self, request: str) -> Iterator[Event]:
-        """See `Worker.events`. Raises WorkerLostError if the process ended before the request."""
         self._is_computing = True
         self._send(request)
         for line in self._events:

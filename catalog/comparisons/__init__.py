@@ -101,7 +101,6 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
 
 
 def _predicts(connection: duckdb.DuckDBPyConnection) -> list[Predicts]:
-    """Return the expected rank agreements of perplexity and a benchmark."""
     rows = connection.execute(
         "SELECT study, base_model, benchmark, eval_length, metric, among, is_registered"
         " FROM expectations WHERE expected = 'predicts'"

@@ -260,8 +260,7 @@ def aligned(
 ) -> Iterator[AlignedScores]:
     """Yield one `AlignedScores` per group of methods with equal prompts, metric and aggregation.
 
-    Methods with an unfinished cell, or with a value that `aggregation_of` cannot explain, are
-    omitted.
+    Methods with an unfinished cell or an unknown aggregation are omitted.
     """
     by_part = {(cell.method, *cell.part): cell for cell in cells}
     alike: dict[Any, list[list[Cell]]] = {}
@@ -304,7 +303,6 @@ def _without_rounding(value: float, scale: float) -> float:
 
 
 def _summed(added: Numbers, clusters: NDArray[np.int64], number: int) -> Numbers:
-    """Add up the rows of each cluster, shape (clusters, m)."""
     # Sort before adding: a floating-point sum depends on its order.
     sums = np.empty((number, added.shape[1]))
     for method, own in enumerate(added.T):

@@ -63,7 +63,6 @@ def paired_differences(
 def _rows(
     found: Sequence[Compared], missing: Sequence[Prediction], looks: Looks | None
 ) -> Iterator[Row]:
-    """Yield the rows of a study and base model, corrected within their families."""
     has_seeds = any(one.row["generalises_to"] == SEEDS for one in found)
     main = _corrected(found, missing, looks)
     here = [replace(one, contrast=one.on_checkpoints) for one in found] if has_seeds else []
@@ -95,7 +94,6 @@ class _Result:
 def _corrected(
     found: Sequence[Compared], missing: Sequence[Prediction], looks: Looks | None
 ) -> list[_Result]:
-    """Correct comparisons within their families, in the order of `found`."""
     results: dict[int, _Result] = {}
     members: dict[tuple[str, int], list[int]] = {
         (one.family, one.rank): [] for one in missing if one.family != EXPLORATORY
@@ -240,7 +238,6 @@ def _margin_outcome(
 def _margin(
     one: Compared, result: _Result, alpha: float, method: Method, expected: str, margin: float
 ) -> Row:
-    """Return a row of `compared.margin`."""
     other = one.methods[one.methods.index(method) - 1]
     gain, limit = _gain(one, method), _limit(one, margin)
     bounds = [-limit]

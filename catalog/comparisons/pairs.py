@@ -186,7 +186,6 @@ class Compared:
 
     @property
     def is_same(self) -> bool:
-        """True if both methods have the same scores."""
         return not self.row["num_better"] + self.row["num_worse"]
 
 
@@ -255,7 +254,6 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
 
 
 def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
-    """Return the columns that are equal for all pairs; `task` is None over several tasks."""
     return {
         **fields_of(known.cells[0][0], *_SHARED),
         "task": tasks[0] if len(tasks) == 1 else None,

@@ -149,7 +149,6 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
 
 
 def fields_of(one: object, *names: str) -> dict[str, Any]:
-    """Return the attributes with these names as columns of a row."""
     return {name: getattr(one, name) for name in names}
 
 

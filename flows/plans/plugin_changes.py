@@ -33,7 +33,6 @@ def change_lines(states: Mapping[str, StepState]) -> list[str]:
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Raise SpecError if a used plug-in's code, but not its VERSION, has changed."""
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         raise SpecError(
             file,
@@ -45,7 +44,6 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
 
 
 def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
-    """Accept (`accept`) or refuse plug-ins whose code changed although their VERSION did not."""
     if not any(own_plugins(step.spec) for step in plan.steps.values()):
         return  # inspecting all steps takes a while
     store = Store(execution.home)
@@ -57,7 +55,7 @@ def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool)
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Count by plug-in, VERSION and file the steps that ran the old code, and descendants."""
+    """Count the steps that ran the old code of a plug-in, VERSION and file, and descendants."""
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():
         # The code may have changed several times, with a change for each; count a step only once.

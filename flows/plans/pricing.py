@@ -97,7 +97,6 @@ class Prices:
         return Prices(part, self.speed, self._states, self._calibration)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
-        """Return prices on the same device for newer states."""
         return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
@@ -144,10 +143,7 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Return the prices of a plan's steps, corrected by times measured in the store.
-
-    `device` is a type such as "h100"; None means this machine's.
-    """
+    """Return the prices of a plan's steps, corrected by times measured in the store."""
     device = device or device_here(execution)
     finished = finished_on(device, Store(execution.home), execution.threads)
     speed = speed_of(device, finished)

@@ -198,7 +198,6 @@ class FirstSeedDisplay:
 
 
 def publish_results(study: str, home: Path) -> None:
-    """Create a table of the study's results, a link to its report and one to its MLflow charts."""
     create_table_artifact(
         results_table(study, home),
         key=f"results-{study}",

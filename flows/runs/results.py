@@ -48,10 +48,9 @@ Row = tuple[str, str, bool]
 
 
 def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None = None) -> None:
-    """Print each benchmark's default metric by length, as a mean over seeds and tasks.
+    """Print each benchmark's default metric by length, as a mean over seeds (or of one `seed`).
 
     A mean is shown only if all its planned cells are done. The best mean of a column is marked.
-    `seed` shows only that seed.
     """
     study = plan.study
     num = len(study.seeds)
@@ -119,7 +118,6 @@ class _Columns:
 def _grid(
     plan: StudyPlan, benchmarks: Sequence[_Columns]
 ) -> tuple[list[str], list[tuple[str, list[list[str]]]]]:
-    """Return labels and blocks for `titled_grids`."""
     variants = list(product(plan.study.base_models, plan.study.methods))
     names = [("base model", "method"), *((model.known_as, _label(one)) for model, one in variants)]
     texts = list(zip(*names, strict=True))[len(plan.study.base_models) == 1 :]

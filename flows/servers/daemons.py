@@ -63,8 +63,8 @@ class Service:
 def environment(home: Path) -> dict[str, str]:
     """Return the environment for a server of `home`, based on this process's environment.
 
-    The user's PREFECT_* and MLFLOW_* variables are removed, because they configure other servers.
-    Only the variables in `PREFECT_RESTRICTING` are kept.
+    The user's PREFECT_* and MLFLOW_* variables configure other servers. Only the variables in
+    `PREFECT_RESTRICTING` are kept.
     """
     inherited = {
         key: value
@@ -162,7 +162,6 @@ def marked(home: Path) -> list[psutil.Process]:
 def wait_until(
     name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
-    """Wait until `ready` returns True, as long as `alive` does."""
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():

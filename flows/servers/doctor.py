@@ -77,7 +77,6 @@ def doctor(home: Path) -> dict[str, Check]:
 
 
 def _run_check(check: Callable[[], Check], home: Path) -> Check:
-    """Run a check; an LceError or OSError counts as failed."""
     try:
         return check()
     except (LceError, OSError) as error:

@@ -45,8 +45,7 @@ _ROOT = Path(__file__).parents[2]
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
     """Start the services that are not running, and wait until all are ready.
 
-    A taken port raises before any service starts. If one does not start, the services that this
-    call started are stopped again.
+    If one does not start, the services that this call started are stopped again.
     """
     home = home.absolute()
     make_folder(home / "services")
@@ -69,7 +68,6 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
 
 
 def down(home: Path) -> list[str]:
-    """Stop all services of `home` and every process they started; return the services' names."""
     home = home.absolute()
     running = _running(home)
     stop(home, running)

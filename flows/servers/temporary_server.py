@@ -160,7 +160,6 @@ class TemporaryServer:
 
 @contextlib.contextmanager
 def temporary_server(home: Path) -> Iterator[TemporaryServer]:
-    """Start a run's server, yield it, and stop it at the end of the `with` block."""
     server = TemporaryServer(home)
     try:
         server.start()
@@ -212,7 +211,6 @@ def _existing(home: Path) -> tuple[str, str]:
 
 
 def _user_credentials() -> dict[str, str]:
-    """Return the Authorization header that Prefect's clients send for this user; {} if none."""
     if user_and_password := os.environ.get("PREFECT_API_AUTH_STRING"):
         encoded = base64.b64encode(user_and_password.encode()).decode()
         return {"Authorization": f"Basic {encoded}"}

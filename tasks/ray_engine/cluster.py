@@ -59,7 +59,6 @@ def connected(engine: str) -> Any:
 
 
 def machines_for(execution: Execution) -> Machines:
-    """Return the hardware of this machine, or that of all Ray nodes if the engine is Ray."""
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)
 
 
@@ -125,7 +124,6 @@ class Head:
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """Return GPUs and cores (`threads` per place) that a slot's actor requests from Ray."""
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 

@@ -51,7 +51,6 @@ def artifact_root(home: Path) -> Path:
 
 
 def tracking_uri(home: Path) -> str:
-    """Return the URI for `mlflow server --backend-store-uri` and MLFLOW_TRACKING_URI."""
     return sqlite_url(database(home))
 
 
@@ -61,7 +60,6 @@ def note(home: Path) -> Path:
 
 
 def has_usable_database(home: Path) -> bool:
-    """Return True if this store can use the existing database; does not import MLflow."""
     return database(home).exists() and _unusable(home) is None
 
 
@@ -71,7 +69,6 @@ def damage(home: Path) -> str | None:
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Rename an unusable MLflow database; the next writer creates a new one."""
     if damage(home) is None:
         return
     with exclusive(home):
@@ -124,7 +121,6 @@ def initialise(home: Path) -> None:
 
 @contextlib.contextmanager
 def opened(home: Path) -> Iterator[MlflowClient]:
-    """Yield a client with exclusive write access to the database; create the database if needed."""
     with exclusive(home), _without_user_settings():
         _create_database(home)
         from mlflow import MlflowClient

@@ -50,7 +50,6 @@ class OwnDatabase:
         return has_usable_database(self.home)
 
     def opened(self) -> AbstractContextManager[MlflowClient]:
-        """Return a client with exclusive write access; create the database if needed."""
         return opened(self.home)
 
     def create_experiment(self, client: MlflowClient, name: str) -> str:
@@ -77,7 +76,7 @@ class OwnDatabase:
             shutil.rmtree(folder, ignore_errors=True)
 
     def note_key(self, study: str) -> str:
-        """Key in projected.json (`tasks.tracking.database.note`)."""
+        """Return the study's key in projected.json."""
         return study
 
 

@@ -188,10 +188,7 @@ class LiveRuns:
 def shown_live(
     home: Path, study: str, server: str | None = None, least_seconds: float = LEAST_SECONDS
 ) -> Iterator[None]:
-    """Show the study's training runs in MLflow during the block, in a separate process.
-
-    The study's plan must be saved before. Errors go to logs/live-tracking.log.
-    """
+    """Show the study's training runs in MLflow in a separate process; its plan must be saved."""
     log = home / "logs" / "live-tracking.log"
     arguments = (str(home), study, str(least_seconds), *([server] if server else []))
     with companion("tasks.tracking.live", *arguments, log=log):
@@ -199,10 +196,7 @@ def shown_live(
 
 
 def main(home: Path, study: str, least_seconds: float, server: str | None = None) -> int:
-    """Show the study's training runs in MLflow until standard input closes; return 0.
-
-    If several hosts run the study, the first one shows the training runs of all.
-    """
+    """Show training runs until standard input closes; one host shows those of all hosts."""
     store = Store(home)
     plan = read_plan(store, study)
     if plan is None:  # the store or the plan was removed

@@ -68,7 +68,6 @@ def is_current(store: Store, study: str, server: str | None = None) -> bool:
 
 
 def unprojected(store: Store) -> list[str]:
-    """Return the names of the planned studies that were never written to the store's own MLflow."""
     shown, where = noted(note(store.home)), destination(store.home, None)
     names = [plan["study"] for plan in store.studies.plans()]
     return [name for name in names if where.note_key(name) not in shown]

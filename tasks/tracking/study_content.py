@@ -104,7 +104,6 @@ class RunContent:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the whole content; equal digests mean equal runs."""
         return fingerprint({"format": FORMAT, **asdict(self)}, self.key)
 
 
@@ -305,12 +304,10 @@ def _seed_content(
 
 
 def _key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
-    """Return the key of the MLflow run of a cell's row at `seed`; None means over seeds."""
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
 def _model_suffix(plan: Mapping[str, Any], base_model: str) -> str:
-    """Return the end of a run's name: ", BASE_MODEL", or "" if the study has one base model."""
     # The UI truncates long names, so name the base model only if the study has several.
     return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
 
@@ -354,7 +351,6 @@ def _scores(cell: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def at_target_name(benchmark: str) -> str:
-    """Return the name of the metric with a benchmark's mean at the target context."""
     return f"summary/{benchmark}_at_target"
 
 
@@ -393,7 +389,6 @@ def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return loss and telemetry of a log entry by metric name."""
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
     known = {f"{group}/{key}": entry[key] for key in TELEMETRY if entry.get(key) is not None}

@@ -101,7 +101,6 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def description(plan: Mapping[str, Any], experiment_id: str) -> str:
-    """Return the Markdown text at the top of the experiment's page."""
     methods, seeds = (view_path(experiment_id, view) for view in (METHODS_VIEW, SEEDS_VIEW))
     hypothesis = plan["hypothesis"].strip()
     if len(hypothesis) > MAX_HYPOTHESIS:
