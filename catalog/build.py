@@ -53,7 +53,6 @@ _VIEWS = (
     "paper_comparison",
     "controls",
     "comparisons",
-    "seeds",
     "paper_tables",
     "describing",
 )
