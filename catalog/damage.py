@@ -44,10 +44,16 @@ def catalog_damage(path: Path) -> str | None:
             ":memory:", config=OFFLINE | {"memory_limit": "1GB", "threads": "1"}
         ) as connection:
             connection.execute(f"ATTACH {quoted(path)} AS catalog (READ_ONLY)")
-            if _has_cells(connection):
-                _read_all(connection)
-                return None
-            return "a database of another program (it has no table store.cell)"
+            tables = connection.execute(
+                "SELECT schema_name, table_name FROM duckdb_tables()"
+                " WHERE database_name = 'catalog'"
+            ).fetchall()
+            if ("store", "cell") not in tables:
+                return "a database of another program (it has no table store.cell)"
+            for schema, name in tables:
+                hashed = f'SELECT max(hash(one)) FROM catalog."{schema}"."{name}" one'
+                connection.execute(hashed).fetchall()
+            return None
     except OSError:
         return None
     except (duckdb.Error, RuntimeError) as error:
@@ -74,20 +80,3 @@ def is_as_built(path: Path) -> bool:
 def _times(path: Path) -> str:
     found = path.stat()
     return f"{found.st_size} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
-
-
-def _has_cells(connection: duckdb.DuckDBPyConnection) -> bool:
-    ours = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'catalog'"
-        " AND schema_name = 'store' AND table_name = 'cell'"
-    ).fetchone()
-    return bool(ours and ours[0])
-
-
-def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
-    tables = connection.execute(
-        'SELECT format(\'catalog."{}"."{}"\', schema_name, table_name) FROM duckdb_tables()'
-        " WHERE database_name = 'catalog'"
-    ).fetchall()
-    for (name,) in tables:
-        connection.execute(f"SELECT max(hash(one)) FROM {name} one").fetchall()

@@ -34,6 +34,11 @@ class Holdings:
         """Return the record of an undamaged artifact; None if it is damaged or missing."""
         return None if short in self.damage else self.records.get(short)
 
+    def result(self, short: str | None) -> dict[str, Any]:
+        """Return the result of an undamaged artifact; {} if it is damaged, missing or None."""
+        record = self.intact(short) if short else None
+        return record.result if record else {}
+
     def file(self, short: str, name: str) -> Path:
         """Return the path of a file that the artifact's record must list."""
         if name not in self.records[short].files:

@@ -171,7 +171,10 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
     here = machines_for(execution)
     _check_gpus(execution, here)
     if "slots" not in given:
-        execution = execution.model_copy(update=_slots(execution, here))
+        slots = here.num_gpus or min(here.cpus, MAX_CPU_SLOTS)
+        if not here.num_gpus and execution.engine != LOCAL:
+            slots = max(1, here.cpus // execution.threads)
+        execution = execution.model_copy(update={"slots": slots})
         execution.model_fields_set.discard("slots")  # `slots_here` asks whether the user set it
     return execution
 
@@ -275,14 +278,6 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
                 f"slots for the {here.num_gpus} visible GPUs",
                 f"lower --{name.replace('_', '-')}",
             )
-
-
-def _slots(execution: Execution, here: Machines) -> dict[str, int]:
-    if here.num_gpus:
-        return {"slots": here.num_gpus}
-    if execution.engine != LOCAL:
-        return {"slots": max(1, here.cpus // execution.threads)}
-    return {"slots": min(here.cpus, MAX_CPU_SLOTS)}
 
 
 def _read(file: Path | None) -> dict[str, Any]:

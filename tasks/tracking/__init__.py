@@ -1,13 +1,5 @@
 """Show the store's studies in MLflow, and training runs while they train.
 
-  database        MLflow's database of a store: location, creation, exclusive access
-  destinations    which MLflow: the store's own database or a team's server
-  projection      writes a study's records as one experiment; registers exported models
-  study_content   the runs of a study: for each table row, the mean over its seeds and each seed
-  views           the experiment's description and saved views in the UI
-  live            shows training runs in progress
-  guarded_server  MLflow's UI and API of a store, for its owner only
-
 The addresses of the pages are in `catalog.mlflow_pages`, because the dashboards, which must not
 import `tasks`, need them too.
 """
