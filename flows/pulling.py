@@ -13,9 +13,8 @@ from functools import partial
 
 from rich.console import Console
 
-from flows.driver import drive, require_complete
 from flows.looking import look
-from flows.run_context import RunContext
+from flows.run_context import RunContext, drive, require_complete
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.settings import mlflow_server

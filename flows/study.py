@@ -18,9 +18,8 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.driver import drive, require_complete
 from flows.looking import look
-from flows.run_context import CURRENT, RunContext
+from flows.run_context import CURRENT, RunContext, drive, require_complete
 from flows.runs.display import (
     ArtifactDisplay,
     Display,

@@ -7,13 +7,13 @@ import `tasks`, need them too.
 from catalog.mlflow_pages import EXPERIMENTS_PATH, own_servers, pages_of, studies_with_pages
 from tasks.tracking.database import (
     REJECTED,
+    TeamServer,
     damage,
     database,
     has_usable_database,
     initialise,
     set_aside_if_damaged,
 )
-from tasks.tracking.destinations import TeamServer
 from tasks.tracking.projection import is_current, project, unprojected
 
 __all__ = [

@@ -26,8 +26,7 @@ from lce_core.store.lease import Lease, is_held
 from lce_core.store.odd_files import make_folder
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.companion import companion, end_of_input
-from tasks.tracking.database import database, runs_of
-from tasks.tracking.destinations import destination
+from tasks.tracking.database import database, destination, runs_of
 from tasks.tracking.projection import LIVE, experiment_of, log_metrics
 from tasks.tracking.study_content import NOTE, RUN_KEY, curves, read_plan
 

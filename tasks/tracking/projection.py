@@ -18,8 +18,7 @@ from catalog.mlflow_pages import note_pages, pages_of
 from catalog.origin import Maker, add_to_note, noted, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from tasks.tracking.database import note, runs_of
-from tasks.tracking.destinations import Destination, destination
+from tasks.tracking.database import Destination, destination, note, runs_of
 from tasks.tracking.study_content import (
     EXPORT,
     KIND,
