@@ -52,13 +52,9 @@ class Limits:
     result: int
     """Size limit of the result's rows as Python objects."""
 
-    @property
-    def database(self) -> int:
-        return int(self.memory * _SHARE_OF_DUCKDB)
-
     def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
         # Use SET: DuckDB 2.0 ignores the folder's size limit when passed to `duckdb.connect`.
-        connection.execute(f"SET memory_limit = '{self.database}B'")
+        connection.execute(f"SET memory_limit = '{int(self.memory * _SHARE_OF_DUCKDB)}B'")
         connection.execute(f"SET temp_directory = {quoted(spill_folder)}")
         connection.execute(f"SET max_temp_directory_size = '{self.spill}B'")
 

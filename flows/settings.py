@@ -259,7 +259,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
             "a device of this machine",
             "set device to auto or cpu",
         )
-    if not here.training_runs(execution.processes):
+    if max(here.gpus) < execution.processes:
         raise SpecError(
             "execution.processes",
             f"{max(here.gpus)} visible GPU(s)",

@@ -39,9 +39,6 @@ class Machines:
     def num_gpus(self) -> int:
         return sum(self.gpus)
 
-    def training_runs(self, processes: int) -> int:
-        return sum(number // processes for number in self.gpus)
-
 
 def this_machine(execution: Execution) -> Machines:
     gpus = 0 if execution.device == "cpu" else len(visible_gpus())

@@ -24,10 +24,6 @@ class Slot:
     gpus: tuple[str, ...] = ()
     """CUDA names; in a Ray cluster mere numbers; () on a CPU."""
 
-    @property
-    def number(self) -> int:
-        return self.places[0]
-
     def to_json(self) -> dict[str, Any]:
         return {"places": list(self.places), "gpus": list(self.gpus)}
 

@@ -93,7 +93,8 @@ class WorkQueue:
             free = tuple(
                 step
                 for step in unit.steps
-                if not self._waits_for_retry(step) and (step.id not in names or self._is_free(step))
+                if time.monotonic() >= self._retries.get(step.id, (0.0, 0.0))[0]
+                and (step.id not in names or self._is_free(step))
             )
             if len(free) < len(unit.steps):
                 self.num_held += 1
@@ -164,9 +165,6 @@ class WorkQueue:
         took = time.monotonic() - started
         self._next_poll = started + max(POLL_SECONDS, _POLL_SHARE * took)
         return found
-
-    def _waits_for_retry(self, step: Step) -> bool:
-        return time.monotonic() < self._retries.get(step.id, (0.0, 0.0))[0]
 
     def _is_free(self, step: Step) -> bool:
         try:

@@ -112,7 +112,7 @@ class WorkerProcess(Worker):
     def __init__(self, slot: Slot, execution: Execution) -> None:
         logs = make_folder(execution.home / "logs")
         # Processes in containers that share a store may have equal pids, so include the host name.
-        self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.number}.log"
+        self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.places[0]}.log"
         requests_in, requests_out = os.pipe()
         events_in, events_out = os.pipe()
         fds = (requests_in, events_out)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import duckdb
 
 from catalog.comparisons.families import paired_differences
 from catalog.comparisons.lengths import effective_lengths
@@ -30,9 +32,6 @@ from catalog.comparisons.pairs import (
 from catalog.comparisons.positions import position_differences, retrieval_by_depth
 from catalog.comparisons.samples import read_cells
 from catalog.comparisons.seeds import seed_means
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:

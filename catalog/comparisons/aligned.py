@@ -289,12 +289,10 @@ def _together(rows: list[list[Cell]]) -> AlignedScores:
         np.repeat(np.arange(len(rows)), [len(row[0].scored.scores) for row in rows]),  # type: ignore[union-attr]
         np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64),
         [(rows[0][0].benchmark, *name) for name in numbers],
-        np.concatenate([_columns(row) for row in rows]),
+        np.concatenate(
+            [np.stack([one.scored.scores for one in row if one.scored], axis=1) for row in rows]
+        ),
     )
-
-
-def _columns(row: list[Cell]) -> Numbers:
-    return np.stack([cell.scored.scores for cell in row if cell.scored is not None], axis=1)
 
 
 def _without_rounding(value: float, scale: float) -> float:

@@ -208,12 +208,6 @@ def _intervals(one: Compared, result: _Result | None) -> tuple[float | None, flo
     return _in_metric(one, result.adjusted.low), _in_metric(one, result.adjusted.high)
 
 
-def _gain(one: Compared, method: Method) -> Contrast:
-    """Return the contrast with a positive value if `method` is better."""
-    is_first = method == one.methods[0]
-    return one.contrast if is_first == one.row["higher_is_better"] else -one.contrast
-
-
 def _limit(one: Compared, margin: float) -> float:
     return math.log1p(margin) if one.is_ratio else margin
 
@@ -227,8 +221,7 @@ def _margin_outcome(
     found, limit = result.adjusted, _limit(one, margin)
     if found is None or found.low is None or found.high is None or result.blocked_by is not None:
         return "undecided"
-    is_up = (method == one.methods[0]) == one.row["higher_is_better"]
-    low, high = (found.low, found.high) if is_up else (-found.high, -found.low)
+    low, high = (found.low, found.high) if one.is_up(method) else (-found.high, -found.low)
     if low > -limit and (expected == "not worse" or high < limit):
         return "confirmed"
     is_beyond = high < -limit or (expected == "equal" and low > limit)
@@ -239,7 +232,8 @@ def _margin(
     one: Compared, result: _Result, alpha: float, method: Method, expected: str, margin: float
 ) -> Row:
     other = one.methods[one.methods.index(method) - 1]
-    gain, limit = _gain(one, method), _limit(one, margin)
+    gain = one.contrast if one.is_up(method) else -one.contrast
+    limit = _limit(one, margin)
     bounds = [-limit]
     if expected == "equal":
         bounds = [-limit, limit] if abs(gain.value) < limit else [math.copysign(limit, gain.value)]

@@ -184,6 +184,11 @@ class Compared:
         where = row["study"], row["base_model"], row["benchmark"], row["eval_length"]
         return *where, None if row["is_default"] else row["metric"], frozenset(self.methods)
 
+    def is_up(self, method: Method) -> bool:
+        """Return True if a positive contrast means that `method` is better."""
+        is_up: bool = (method == self.methods[0]) == self.row["higher_is_better"]
+        return is_up
+
     @property
     def is_same(self) -> bool:
         return not self.row["num_better"] + self.row["num_worse"]
@@ -196,7 +201,11 @@ def _compare(
     tasks = list(dict.fromkeys(one.task for one in cells if one.task in dict(parts)))
     for known in aligned(cells, sorted(parts), methods):
         place = {method: number for number, method in enumerate(known.methods)}
-        same = _shared_columns(known, tasks)
+        same = {
+            **fields_of(known.cells[0][0], *_SHARED),
+            "task": tasks[0] if len(tasks) == 1 else None,
+            "tasks": ", ".join(tasks),
+        }
         for first, second in pairs:
             if first in place and second in place:
                 yield _compared(known, same, place[first], place[second])
@@ -251,11 +260,3 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
         originals[0] > originals[1],
         known.is_ratio,
     )
-
-
-def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
-    return {
-        **fields_of(known.cells[0][0], *_SHARED),
-        "task": tasks[0] if len(tasks) == 1 else None,
-        "tasks": ", ".join(tasks),
-    }

@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import duckdb
 
 from catalog.comparisons.samples import BASE, Method
 from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 from lce_core.statistics.estimates import bootstrap_mean
-
-if TYPE_CHECKING:
-    import duckdb
 
 Band = tuple[int, int]
 """A half-open range of positions in tokens: the first is included, the second is not."""

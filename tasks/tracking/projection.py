@@ -108,9 +108,23 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
 def experiment_of(
     where: Destination, plan: Mapping[str, Any]
 ) -> Iterator[tuple[MlflowClient, str]]:
-    """Yield an MLflow client with exclusive write access, and the id of the study's experiment."""
+    """Yield an MLflow client with exclusive write access, and the id of the study's experiment.
+
+    Create or restore the experiment and set its tags first.
+    """
     with where.opened() as client:
-        yield client, _experiment(client, where, plan)
+        found = client.get_experiment_by_name(plan["study"])
+        if found is None:
+            experiment_id = where.create_experiment(client, plan["study"])
+        else:
+            experiment_id = found.experiment_id
+            if found.lifecycle_stage == "deleted":
+                client.restore_experiment(experiment_id)
+        about = {NOTE: description(plan, experiment_id), "lce.study": plan["study"]}
+        for key, value in {**about, **saved_views(plan)}.items():
+            if found is None or found.tags.get(key) != value:
+                client.set_experiment_tag(experiment_id, key, value)
+        yield client, experiment_id
 
 
 def _is_up_to_date(run: Run, contents: list[RunContent]) -> bool:
@@ -129,23 +143,6 @@ def _is_written(store: Store, where: Destination, run: Run) -> bool:
         return False
     trained = run.data.tags.get(LIVE)
     return trained is None or store.find(trained) is not None
-
-
-def _experiment(client: MlflowClient, where: Destination, plan: Mapping[str, Any]) -> str:
-    """Return the id of the study's experiment; create or restore it and set its tags."""
-    found = client.get_experiment_by_name(plan["study"])
-    if found is None:
-        experiment_id = where.create_experiment(client, plan["study"])
-    else:
-        experiment_id = found.experiment_id
-        if found.lifecycle_stage == "deleted":
-            client.restore_experiment(experiment_id)
-    about = {NOTE: description(plan, experiment_id), "lce.study": plan["study"]}
-    tags = {**about, **saved_views(plan)}
-    for key, value in tags.items():
-        if found is None or found.tags.get(key) != value:
-            client.set_experiment_tag(experiment_id, key, value)
-    return experiment_id
 
 
 def _write(
