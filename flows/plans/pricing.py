@@ -85,10 +85,9 @@ class Prices:
     def of(self, step: Step) -> Price:
         if (price := self._cache.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
-            estimated = step.fingerprint not in self._plan.steps
             group = group_of(step.kind, step.axes)
             seconds = self._calibration.seconds(group, self.speed.seconds(step.kind, cost))
-            price = Price(cost, seconds, estimated)
+            price = Price(cost, seconds, estimated=step.fingerprint not in self._plan.steps)
             self._cache[step.fingerprint] = price
         return price
 
@@ -111,12 +110,13 @@ class Prices:
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
         """Return by fingerprint duration, calibration group and slots (GPUs, or one CPU worker)."""
-        return {step.fingerprint: self._predicted(step, processes) for step in steps}
-
-    def _predicted(self, step: Step, processes: int) -> Predicted:
-        shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
-        slots = 1 if self.speed.device == "cpu" else shared
-        return Predicted(self.of(step).seconds / shared, group_of(step.kind, step.axes), slots)
+        found = {}
+        for step in steps:
+            shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
+            slots = 1 if self.speed.device == "cpu" else shared
+            seconds, group = self.of(step).seconds / shared, group_of(step.kind, step.axes)
+            found[step.fingerprint] = Predicted(seconds, group, slots)
+        return found
 
 
 def device_here(execution: Execution) -> str:

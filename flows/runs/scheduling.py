@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.long_cell import ASSIST_SECONDS
@@ -39,10 +39,8 @@ UnitResult = Mapping[str, Any] | BaseException
 """Result of `tasks.units.compute`, or the exception that it raised."""
 
 
-class Submit(Protocol):
-    """Starts a unit on a slot without waiting for it; calls `end` once, from any thread."""
-
-    def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None: ...
+Submit = Callable[[Claim, Slot, Callable[[UnitResult], None]], None]
+"""Starts a unit on a slot without waiting for it; calls the function once, from any thread."""
 
 
 @dataclass

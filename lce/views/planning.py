@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from flows.plans.plugin_changes import change_lines, check_plugin_changes
 from flows.plans.pricing import Price, Prices, gpu_seconds, prices_of
 from flows.request import as_last_run, compile_request
-from flows.selection import fetching, models_to_fetch, select_cells
+from flows.selection import (
+    change_lines,
+    check_plugin_changes,
+    fetching,
+    models_to_fetch,
+    select_cells,
+)
 from lce.views.needs import needs_of
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
