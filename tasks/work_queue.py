@@ -203,14 +203,12 @@ class WorkQueue:
             return self._store.record(step, listing) is not None
         # Another process committed the artifact moments ago by one rename, so skip the check of its
         # digests, which takes long for gigabytes of weights.
-        try:
-            folder = self._store.path(step, listing)
-            record = Record.read(folder)
-            # `lce import` adds trainings without their weights, from which no cell can be computed.
-            is_whole = not record.has_weights_elsewhere(folder)
-            return record.fingerprint == step.fingerprint and is_whole
-        except (OSError, ValueError):
+        folder = self._store.path(step, listing)
+        record = Record.find(folder)
+        # `lce import` adds trainings without their weights, from which no cell can be computed.
+        if record is None or record.has_weights_elsewhere(folder):
             return False
+        return record.fingerprint == step.fingerprint
 
     def _failed_since(self) -> set[str]:
         return {

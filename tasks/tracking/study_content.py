@@ -159,20 +159,9 @@ def _read(
         if step["folder"] is None:
             continue
         folder = store.artifact(step["folder"], listing)
-        try:
-            record = Record.read(folder)
-        except (OSError, ValueError):
-            continue
-        sizes = ((folder / name, entry.bytes) for name, entry in record.files_in(folder).items())
-        if record.fingerprint == step["fingerprint"] and all(_has(*pair) for pair in sizes):
+        record = Record.find(folder)
+        if record and record.fingerprint == step["fingerprint"] and not record.fault_in(folder):
             yield FinishedStep(step, folder, record)
-
-
-def _has(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False
 
 
 def _colours(cells: Iterable[Mapping[str, Any]]) -> dict[str, Look]:
