@@ -153,7 +153,7 @@ def _catalog(home: Path) -> Check:
     if not path.exists():
         return Check(True, "none yet; the first run builds it")
     if why := damage(home):
-        return _unusable(path, why, "`lce rebuild catalog`")
+        return _database(path, why, "`lce rebuild catalog`")
     try:
         (count,) = json.loads(answer(home, "SELECT count(*) AS n FROM scores", "json"))
     except (LceError, OSError, ValueError) as error:
@@ -164,10 +164,7 @@ def _catalog(home: Path) -> Check:
 def _mlflow_database(home: Path) -> Check:
     from tasks import tracking
 
-    if why := tracking.damage(home):
-        return _unusable(tracking.database(home), why, "`lce rebuild mlflow`")
-    exists = tracking.database(home).exists()
-    return Check(True, "readable" if exists else "none yet")
+    return _database(tracking.database(home), tracking.damage(home), "`lce rebuild mlflow`")
 
 
 def _mlflow_server(home: Path) -> Check:
@@ -182,16 +179,15 @@ def _mlflow_server(home: Path) -> Check:
 
 
 def _prefect_database(home: Path) -> Check:
-    path = prefect_database(home)
-    if why := prefect_damage(home):
-        command = "`lce down`, then `lce up`" if find(home, "server") else "`lce up` or `lce run`"
-        return _unusable(path, why, command)
-    return Check(True, "readable" if path.exists() else "none yet")
+    command = "`lce down`, then `lce up`" if find(home, "server") else "`lce up` or `lce run`"
+    return _database(prefect_database(home), prefect_damage(home), command)
 
 
-def _unusable(path: Path, why: str, command: str) -> Check:
+def _database(path: Path, damage: str | None, command: str) -> Check:
+    if damage is None:
+        return Check(True, "readable" if path.exists() else "none yet")
     remedy = f"Run {command}: the command renames the file and makes a new one."
-    return Check(False, f"{path} is {why}", remedy)
+    return Check(False, f"{path} is {damage}", remedy)
 
 
 def _prefect() -> Check:
