@@ -49,11 +49,9 @@ class MlflowPages:
         """URL of charts of score against length with a band from the lowest to the highest seed."""
         return f"{self.server}/{view_path(self.experiment_id, SEEDS_VIEW)}"
 
-    def run(
-        self, base_model: str, method: str, frozen: bool, seed: int | None = None
-    ) -> str | None:
-        """Return the URL of a run, or of the mean over seeds; None if MLflow has no such run."""
-        run_id = self.runs.get(run_key(self.study, base_model, method, frozen, seed))
+    def run(self, base_model: str, method: str, frozen: bool) -> str | None:
+        """Return the URL of a method's mean over its seeds; None if MLflow has no such run."""
+        run_id = self.runs.get(run_key(self.study, base_model, method, frozen))
         page = f"{self.server}/#/experiments/{quote(self.experiment_id)}"
         return None if run_id is None else f"{page}/runs/{quote(run_id)}"
 

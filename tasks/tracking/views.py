@@ -43,25 +43,21 @@ def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
 
 def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the page state of a view of METHOD or SEED runs; the UI has defaults."""
+    target = plan["target_context"]
+    at_target = (cell["benchmark"] for cell in plan["cells"] if cell["eval_length"] == target)
+    columns = [f"metrics.`{at_target_name(name)}`" for name in dict.fromkeys(at_target)]
     return {
         "searchFilter": f"tags.`{KIND}` = '{kind}'",
         # Do not sort by start time, the default: the UI would fold children under their parent.
         "orderByKey": "params.`row`",
         "orderByAsc": True,
         "runsHiddenMode": "SHOW_ALL",
-        "selectedColumns": _columns(plan),
+        "selectedColumns": columns,
         # The UI adds the charts itself, and appends sections that are not listed here.
         "compareRunCharts": [],
         "compareRunSections": _sections(plan, kind),
         "isAccordionReordered": True,
     }
-
-
-def _columns(plan: Mapping[str, Any]) -> list[str]:
-    at_target = (
-        c["benchmark"] for c in plan["cells"] if c["eval_length"] == plan["target_context"]
-    )
-    return [f"metrics.`{at_target_name(name)}`" for name in dict.fromkeys(at_target)]
 
 
 def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
