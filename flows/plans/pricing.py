@@ -31,10 +31,9 @@ from lce_core.study.units import units_to_do
 from tasks.ray_engine.cluster import machines_for
 from tasks.slots import slot_counts
 
-UNKNOWN_GPU = "a100"
-"""Assumed for a GPU that `DEVICE_TYPES` lacks."""
 GPU_HOURS_OF = "a100"
-"""GPU that stands for "a GPU" on a machine without one: in GPU-hours and budgets in gpuh."""
+"""GPU that stands for "a GPU" in GPU-hours and budgets in gpuh on a machine without one, and for a
+GPU that `DEVICE_TYPES` lacks."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def device_here(execution: Execution) -> str:
     here = machines_for(execution)
     if not here.num_gpus:
         return "cpu"
-    return device_type_of(here.gpu_name) or UNKNOWN_GPU
+    return device_type_of(here.gpu_name) or GPU_HOURS_OF
 
 
 def slots_here(execution: Execution, device: str | None = None) -> int:
