@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from flows.plans.pricing import slots_here
-from flows.runs.run_progress import RunProgress
+from flows.runs.run_progress import Outcome, RunProgress
 from flows.runs.scheduling import RunSummary, Scheduler, Stop, Submit
 from flows.settings import mlflow_server
 from flows.work import Work
@@ -29,22 +27,6 @@ from tasks.workers import Pool
 
 if TYPE_CHECKING:
     from flows.runs.display import Display
-
-
-@dataclass
-class Outcome:
-    """Result or error of the flow's function. When the function has ended, exactly one is set.
-
-    Prefect's client returns a flow's result only if the server answers.
-    """
-
-    result: dict[str, Any] | None = None
-    error: BaseException | None = None
-    """May be a KeyboardInterrupt."""
-    flow_run: UUID | None = None
-    """Id in Prefect; None if a deployment created it."""
-    ended_in_prefect: str = ""
-    """"cancelled" or "deleted", if a user did that in Prefect."""
 
 
 class RunContext:

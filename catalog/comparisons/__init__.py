@@ -98,12 +98,16 @@ def _predicts(connection: duckdb.DuckDBPyConnection) -> list[Predicts]:
     of_name = {name: (method, frozen) for name, method, frozen in variants}
     return [
         Predicts(
-            *place,
+            study,
+            base_model,
+            benchmark,
+            eval_length,
+            metric,
             among and tuple(of_name.get(name, (name, True)) for name in among),
             is_registered,
             among,
         )
-        for *place, among, is_registered in rows
+        for study, base_model, benchmark, eval_length, metric, among, is_registered in rows
     ]
 
 

@@ -16,7 +16,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled
 
-from flows.run_context import Outcome
+from flows.runs.run_progress import Outcome
 
 POLL_SECONDS = 2.0
 """A request takes about a millisecond."""

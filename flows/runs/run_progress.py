@@ -1,13 +1,32 @@
-"""Progress of a run: finished cells, finished share of the predicted work, remaining time."""
+"""Progress of a run: finished cells, share of the predicted work, time left; and its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from lce_core import formats
 from lce_core.study.pricing.calibration import Predicted, TimeLeft
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
+
+
+@dataclass
+class Outcome:
+    """Result or error of the flow's function. When the function has ended, exactly one is set.
+
+    Prefect's client returns a flow's result only if the server answers.
+    """
+
+    result: dict[str, Any] | None = None
+    error: BaseException | None = None
+    """May be a KeyboardInterrupt."""
+    flow_run: UUID | None = None
+    """Id in Prefect; None if a deployment created it."""
+    ended_in_prefect: str = ""
+    """"cancelled" or "deleted", if a user did that in Prefect."""
 
 
 class RunProgress:
