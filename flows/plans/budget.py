@@ -210,15 +210,12 @@ def _blocks(plan: StudyPlan) -> list[Block]:
     lengths: dict[str, set[int]] = {}
     for _, benchmark, length, _ in cells:
         lengths.setdefault(benchmark, set()).add(length)
-    rank = {
-        (benchmark, length): number
-        for benchmark, evaluated in lengths.items()
-        for number, length in enumerate(sorted(evaluated))
-    }
-    seeds = {seed: number for number, seed in enumerate(plan.study.seeds)}
+    seeds, ranked = plan.study.seeds, {name: sorted(own) for name, own in lengths.items()}
     blocks = [Block(*key, tuple(own)) for key, own in cells.items()]
     # `sorted` is stable, so blocks with equal keys keep the study's order.
-    return sorted(blocks, key=lambda b: (seeds[b.seed], rank[b.benchmark, b.eval_length]))
+    return sorted(
+        blocks, key=lambda b: (seeds.index(b.seed), ranked[b.benchmark].index(b.eval_length))
+    )
 
 
 def _json(block: Block) -> dict[str, Any]:
