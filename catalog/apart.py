@@ -97,7 +97,10 @@ def main() -> int:
     # Import before the limit is set: a failure of the import could not be reported as JSON.
     from catalog.queries import read_blocks
 
-    _limit_memory(within.memory)
+    # Some systems ignore the limit; DuckDB's own memory limit still applies there.
+    with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
+        resource.setrlimit(resource.RLIMIT_DATA, (within.memory, within.memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         found = read_blocks(
             Path(request["path"]),
@@ -113,13 +116,6 @@ def main() -> int:
         _send({"error": [type(error).__name__, error.parts]})
     _send({"done": True})
     return 0
-
-
-def _limit_memory(size: int) -> None:
-    # Some systems ignore the limit; DuckDB's own memory limit still applies there.
-    with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _send(message: dict[str, Any]) -> None:

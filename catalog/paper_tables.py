@@ -102,11 +102,6 @@ def _name_of(axis: str, value: str) -> str:
     return re.sub(r"\W", "_", _NAMES.get(value, value).lower()).strip("_")
 
 
-def _column_name(values: dict[str, str]) -> str:
-    """Return a figure's column name, such as `at_4k`, `pg19_4k` or `passkey_tokens`."""
-    return "_".join(_name_of(*pair) for pair in values.items()).replace("_at_", "_")
-
-
 def _condition(axis: str, value: str) -> str:
     if not value:
         return f"{_FIELDS[axis]} IS NULL"
@@ -119,7 +114,9 @@ def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row
     for figure in figures:
         values = {axis: figure[_FIELDS[axis]] for axis in table["column_axis"].split(", ")}
         where = " AND ".join(_condition(*pair) for pair in values.items())
-        found.setdefault(_column_name(values), (where, []))[1].append(figure)
+        # Such as `at_4k`, `pg19_4k` or `passkey_tokens`.
+        name = "_".join(_name_of(*pair) for pair in values.items()).replace("_at_", "_")
+        found.setdefault(name, (where, []))[1].append(figure)
     return found
 
 

@@ -187,7 +187,10 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             _READ_ONLY,
             "run one query at a time",
         )
-    kind = _kind(statements[0])
+    try:
+        kind = statements[0].type.name
+    except ValueError:  # a statement type that the Python enumeration lacks
+        kind = "unknown statement"
     if kind not in _READS:
         raise SpecError(
             "SQL",
@@ -196,13 +199,6 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             "write a query that only reads; to change results, change the study and run it",
         )
     return statements[0]
-
-
-def _kind(statement: duckdb.Statement) -> str:
-    try:
-        return statement.type.name
-    except ValueError:  # a statement type that the Python enumeration lacks
-        return "unknown statement"
 
 
 def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Error) -> SpecError:

@@ -66,8 +66,12 @@ def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Recomputed, None, None]:
     """Recompute steps in `aside`, those that share a model one after the other in one worker."""
-    for step in steps:
-        _link_parents(step, store, aside)
+    for parent in (parent for step in steps for parent in step.parents.values()):
+        if folder := store.find(parent):
+            link = aside.home / "artifacts" / folder.parent.name / folder.name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                link.symlink_to(folder)
     if store.models.is_dir():
         aside.models.symlink_to(store.models)
     logs = make_folder(store.home / "logs")  # the error of a dead worker names a log here
@@ -103,12 +107,3 @@ def _run(pool: Pool, unit: Sequence[Step]) -> dict[str, Event]:
     finally:
         pool.slots.release(slot)
     return {event["fingerprint"]: event for event in ended}
-
-
-def _link_parents(step: Step, store: Store, aside: Store) -> None:
-    for parent in step.parents.values():
-        if folder := store.find(parent):
-            link = aside.home / "artifacts" / folder.parent.name / folder.name
-            link.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                link.symlink_to(folder)

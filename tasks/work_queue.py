@@ -150,7 +150,8 @@ class WorkQueue:
 
     def poll(self) -> list[EndedElsewhere]:
         started = time.monotonic()
-        listing, failed = self._store.listing(), self._failed_since()
+        listing, attempts = self._store.listing(), self._store.failures.attempts()
+        failed = {step_id for step_id, number in attempts.items() if self._is_new(step_id, number)}
         found: list[EndedElsewhere] = []
         waiting: list[Unit] = []
         for unit in self.waiting:
@@ -209,13 +210,6 @@ class WorkQueue:
         if record is None or record.has_weights_elsewhere(folder):
             return False
         return record.fingerprint == step.fingerprint
-
-    def _failed_since(self) -> set[str]:
-        return {
-            step_id
-            for step_id, number in self._store.failures.attempts().items()
-            if self._is_new(step_id, number)
-        }
 
     def _is_new(self, step_id: str, attempts: int) -> bool:
         return attempts > self._attempts.get(step_id, 0)

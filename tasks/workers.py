@@ -104,7 +104,10 @@ class Pool:
             self._discard(slot.places)
             raise
         finally:
-            self._mark_idle(slot)
+            with self._lock:
+                self._busy.discard(slot.places)
+                if len(self._spare) < len(self._waiting) and slot.places in self._workers:
+                    self._spare.append((slot.places, self._workers.pop(slot.places)))
 
     def close(self) -> None:
         self.is_closed = True
@@ -200,12 +203,6 @@ class Pool:
                 return self._spare.pop()
             idle = next((places for places in self._workers if places not in self._busy), None)
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
-
-    def _mark_idle(self, slot: Slot) -> None:
-        with self._lock:
-            self._busy.discard(slot.places)
-            if len(self._spare) < len(self._waiting) and slot.places in self._workers:
-                self._spare.append((slot.places, self._workers.pop(slot.places)))
 
     def _close_spare(self) -> None:
         with self._lock:

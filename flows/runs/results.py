@@ -150,22 +150,18 @@ def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Column
     lines.append("tuned: fine-tuned at the target context. Others: frozen.")
     lines.append("~: approximate attention.")
     for entry in study.methods:
-        if settings := _own_settings(study, entry):
-            lines.append(f"{_label(entry)}: {settings}")
+        lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
+        settings = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
+        if source := study.weights_source_of(entry):
+            settings.insert(0, f"weights of {_label(source)}")
+        if settings:
+            lines.append(f"{_label(entry)}: {', '.join(settings)}")
     return lines
 
 
 def _label(entry: MethodEntry) -> str:
     label = variant_label(entry.label, not entry.is_tuned)
     return label if entry.method.exact_attention else f"{label} ~"
-
-
-def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
-    lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
-    parts = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
-    if source := study.weights_source_of(entry):
-        parts.insert(0, f"weights of {_label(source)}")
-    return ", ".join(parts)
 
 
 def _contexts(plan: StudyPlan) -> Iterator[str]:

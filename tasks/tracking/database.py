@@ -282,7 +282,10 @@ class TeamServer:
         return str(client.create_experiment(name))
 
     def tags(self) -> dict[str, str]:
-        return {STORE: _store_id(self.home)}
+        path = self.home / "store-id"  # copies of the store keep it
+        if not path.exists():
+            path.write_text(uuid.uuid4().hex, encoding="utf-8")
+        return {STORE: path.read_text(encoding="utf-8").strip()}
 
     def owns(self, run: Run) -> bool:
         return self.tags().items() <= run.data.tags.items() and run.info.lifecycle_stage == "active"
@@ -299,14 +302,6 @@ Destination = OwnDatabase | TeamServer
 
 def destination(home: Path, server: str | None) -> Destination:
     return OwnDatabase(home) if server is None else TeamServer(home, server)
-
-
-def _store_id(home: Path) -> str:
-    """Return the store's id, which copies of the store keep; create it if there is none."""
-    path = home / "store-id"
-    if not path.exists():
-        path.write_text(uuid.uuid4().hex, encoding="utf-8")
-    return path.read_text(encoding="utf-8").strip()
 
 
 @contextlib.contextmanager

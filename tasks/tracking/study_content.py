@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.mlflow_pages import run_key
-from catalog.palette import Look, family_of, looks
+from catalog.palette import family_of, looks
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
@@ -139,7 +139,11 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
         axes = tuple(cell[axis] for axis in ("base_model", "method", "frozen"))
         rows[axes].setdefault(cell["seed"], []).append(cell)
     contents = []
-    colours = _colours(plan["cells"])
+    # Looks as in the report; MLflow would repeat one of 20 colours.
+    names = {cell["method"]: cell["method_name"] for cell in plan["cells"]}
+    colours = looks(
+        {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}
+    )
     for (_, method, frozen), by_seed in rows.items():
         seeds, colour = [], colours[method].dark if frozen else colours[method].light
         for planned in by_seed.values():
@@ -162,14 +166,6 @@ def _read(
         record = Record.find(folder)
         if record and record.fingerprint == step["fingerprint"] and not record.fault_in(folder):
             yield FinishedStep(step, folder, record)
-
-
-def _colours(cells: Iterable[Mapping[str, Any]]) -> dict[str, Look]:
-    """Return each method's look as in the report; MLflow would repeat one of 20 colours."""
-    names = {cell["method"]: cell["method_name"] for cell in cells}
-    return looks(
-        {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}
-    )
 
 
 def _method_content(
