@@ -159,7 +159,10 @@ class PrefectTasks:
             unit = claim.unit
 
             def settle(future: Future) -> None:
-                result = _result(future)
+                try:
+                    result: UnitResult = future.result(raise_on_failure=False)
+                except CancelledError as error:
+                    result = error  # the run was interrupted; raising would print a traceback
                 if not unit.assists and not isinstance(result, BaseException):
                     self._producers |= dict.fromkeys(unit.outputs, future)
                 end(result)
@@ -180,11 +183,3 @@ class PrefectTasks:
     def _of(self, steps: Iterable[str]) -> list[Future]:
         futures = [self._producers[step] for step in steps if step in self._producers]
         return list({future.task_run_id: future for future in futures}.values())
-
-
-def _result(future: PrefectFuture[Any]) -> UnitResult:
-    try:
-        result: UnitResult = future.result(raise_on_failure=False)
-    except CancelledError as error:  # the run was interrupted; raising would print a traceback
-        return error
-    return result
