@@ -73,16 +73,15 @@ def doctor(home: Path) -> dict[str, Check]:
         "orphan processes": partial(leftovers, home),
         "accelerators": _accelerators,
     }
-    return {name: _run_check(check, home) for name, check in checks.items()}
-
-
-def _run_check(check: Callable[[], Check], home: Path) -> Check:
-    try:
-        return check()
-    except (LceError, OSError) as error:
-        found = explained(error, home)
-        remedy = f"Expected {found.expected}; {found.remedy}."
-        return Check(False, f"{found.where}: {found.got}", remedy)
+    results = {}
+    for name, check in checks.items():
+        try:
+            results[name] = check()
+        except (LceError, OSError) as error:
+            found = explained(error, home)
+            remedy = f"Expected {found.expected}; {found.remedy}."
+            results[name] = Check(False, f"{found.where}: {found.got}", remedy)
+    return results
 
 
 def _packages() -> Check:
