@@ -57,7 +57,6 @@ class Service:
     port: int | None
     url: str | None
     log: str
-    already: bool = False
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -118,7 +117,7 @@ def find(home: Path, name: str) -> Service | None:
         types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
         if not all(isinstance(content[key], kind) for key, kind in types.items()):
             return None
-        service = Service(**{**content, "already": True})
+        service = Service(**content)
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return service if process_of(service) else None
