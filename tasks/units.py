@@ -36,8 +36,8 @@ def compute(
 
     A unit that `assists` only computes parts of another worker's step, which shows the progress and
     records failures. With `shared`, other processes compute steps of the unit as well. The result
-    has the unit's name ("unit"), numbers of steps computed here ("computed") and found
-    ("existing"), and fingerprints of steps that other processes are computing ("held").
+    has numbers of steps computed here ("computed") and found ("existing"), and fingerprints of
+    steps that other processes are computing ("held").
     """
     name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]
@@ -67,7 +67,7 @@ def compute(
         raise some_failed
     computed = sum(event["status"] == "computed" for event in ended)
     existing = len(ended) - computed - len(held)
-    return {"unit": name, "computed": computed, "existing": existing, "held": held}
+    return {"computed": computed, "existing": existing, "held": held}
 
 
 def is_retried(error: object) -> bool:
