@@ -8,7 +8,6 @@ from pathlib import Path
 
 
 def catalog_path(home: Path) -> Path:
-    """Return the path of the catalog of the store in `home`."""
     return home / "catalog.duckdb"
 
 

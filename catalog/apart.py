@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -47,14 +47,8 @@ def answer_apart(
 ) -> tuple[list[str], Rows]:
     """Run one read-only query in a child process; return its column names and its rows.
 
-    Args:
-      most_rows: Read only this many rows; None: all rows.
-      memory: Memory limit of the process in bytes; None: half of the free memory, at most 4 GB.
-      most_bytes: Maximum size of the rows in bytes; None: an eighth of the memory limit.
-      environment: Environment variables of the child process; None: those of this process.
-
-    Raises:
-      SpecError, StoreError: if `catalog.queries.read_blocks` would raise it for this statement.
+    The process may use `memory` bytes (None: half of the free memory, at most 4 GB), and the rows
+    `most_bytes` (None: an eighth of that). Raises the errors of `catalog.queries.read_blocks`.
     """
     within = limits(memory)
     if most_bytes is not None:
@@ -88,22 +82,25 @@ def answer_apart(
     if not is_whole:
         if is_stuck:
             raise too_slow(sql, seconds)
-        raise out_of_memory(sql, f"its process ended with {_ending(process.returncode)}", within)
+        code = process.returncode
+        ending = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        why = f"its process ended with {ending}, usually for lack of memory"
+        raise out_of_memory(sql, why, within)
     return columns, rows
 
 
 def main() -> int:
-    """Run the query that standard input describes, print its rows as JSON lines, and return 0.
-
-    An error of the query is printed as a JSON line too, for the parent process to raise.
-    """
+    """Run the query that standard input describes and print its rows or its error as JSON lines."""
     request = json.load(sys.stdin)
     within = Limits(**request["within"])
     tempfile.tempdir = request["temporary"]
     # Import before the limit is set: a failure of the import could not be reported as JSON.
     from catalog.queries import read_blocks
 
-    _limit_memory(within.memory)
+    # Some systems ignore the limit; DuckDB's own memory limit still applies there.
+    with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
+        resource.setrlimit(resource.RLIMIT_DATA, (within.memory, within.memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         found = read_blocks(
             Path(request["path"]),
@@ -121,16 +118,6 @@ def main() -> int:
     return 0
 
 
-def _limit_memory(size: int) -> None:
-    """Limit this process to `size` bytes of allocations and forbid core dumps.
-
-    Some systems ignore the limit; DuckDB's own memory limit still applies there.
-    """
-    with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 def _send(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
 
@@ -138,10 +125,7 @@ def _send(message: dict[str, Any]) -> None:
 def _received(
     process: subprocess.Popen[str], request: dict[str, Any]
 ) -> tuple[list[str], Rows, bool]:
-    """Send the request to the process; return column names, rows, and True if all rows arrived.
-
-    The last value is False if the process died before it had sent every row.
-    """
+    """Send the request; return column names, rows, and False if the process died before the end."""
     assert process.stdin
     assert process.stdout
     columns: list[str] = []
@@ -160,11 +144,6 @@ def _received(
             columns = message.get("columns", columns)
             rows += [tuple(_unpacked(value) for value in row) for row in message.get("rows", ())]
     return columns, rows, False
-
-
-def _ending(code: int) -> str:
-    ending = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-    return f"{ending}, usually for lack of memory"
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
@@ -188,27 +167,21 @@ def _packed(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_packed(item) for item in value]
-    return {_type_name(value): next(_parts(value))}
-
-
-def _type_name(value: Any) -> str:
-    name = type(value).__name__
-    return name if name in _READ else "str"
-
-
-def _parts(value: Any) -> Iterator[Any]:
+    parts: Any
     if isinstance(value, dict):
-        yield [[_packed(key), _packed(item)] for key, item in value.items()]
+        parts = [[_packed(key), _packed(item)] for key, item in value.items()]
     elif isinstance(value, tuple):
-        yield [_packed(item) for item in value]
+        parts = [_packed(item) for item in value]
     elif isinstance(value, datetime | date | time):
-        yield value.isoformat()
+        parts = value.isoformat()
     elif isinstance(value, timedelta):
-        yield [value.days, value.seconds, value.microseconds]
+        parts = [value.days, value.seconds, value.microseconds]
     elif isinstance(value, bytes | bytearray):
-        yield bytes(value).hex()
+        parts = bytes(value).hex()
     else:
-        yield str(value)
+        parts = str(value)
+    name = type(value).__name__
+    return {name if name in _READ else "str": parts}
 
 
 def _unpacked(value: Any) -> Any:

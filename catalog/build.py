@@ -25,8 +25,7 @@ from filelock import FileLock
 from catalog import catalog_path, quoted
 from catalog.damage import catalog_damage, is_as_built, marks, note_beside
 from catalog.limits import OFFLINE, limits
-from catalog.notes import add_to_note, noted
-from catalog.origin import Maker, state_digest
+from catalog.origin import Maker, add_to_note, noted, state_digest
 from catalog.paper_tables import paper_table_views
 from lce_core.store.artifacts import Store
 from lce_core.store.odd_files import set_aside
@@ -54,7 +53,6 @@ _VIEWS = (
     "paper_comparison",
     "controls",
     "comparisons",
-    "seeds",
     "paper_tables",
     "describing",
 )
@@ -71,14 +69,7 @@ _CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '
 
 
 def build_catalog(store: Store) -> Path:
-    """Build the catalog of everything in the store and return its path.
-
-    Damaged artifacts are recorded in the catalog and raise no error.
-
-    Raises:
-      OSError: if the folder is not writable; an existing catalog stays unchanged.
-      StoreError: if the file in the catalog's place is damaged and cannot be renamed.
-    """
+    """Build the catalog of everything in the store, damaged artifacts too, and return its path."""
     path = catalog_path(store.home)
     with _only_builder(path):
         _build(store, path, state_digest(store, _MAKER))
@@ -90,15 +81,10 @@ def refresh_catalog(store: Store) -> Path:
     path = catalog_path(store.home)
     with _only_builder(path):
         state = state_digest(store, _MAKER)
-        if not _is_current(path, state):
+        is_of_state = noted(note_beside(path)).get("store") == state
+        if not (is_of_state and path.is_file() and is_as_built(path)):
             _build(store, path, state)
     return path
-
-
-def _is_current(path: Path, state: str) -> bool:
-    """Return True if the file was built from the digest `state` and is unchanged since then."""
-    note = noted(note_beside(path))
-    return note.get("store") == state and path.is_file() and is_as_built(path)
 
 
 def _only_builder(path: Path) -> FileLock:
@@ -117,21 +103,18 @@ def _build(store: Store, path: Path, state: str) -> None:
 
     with _aside(path) as aside:
         write_tables(extract(store), aside, history(store))
-        if why := catalog_damage(path) or _opened_for_writing(path):
+        why, log = catalog_damage(path), path.with_name(f"{path.name}.wal")
+        if not why and log.exists():
+            # DuckDB would replay the old file's write-ahead log into the new catalog.
+            why = f"changed by another program ({log.name} lies beside it)"
+        if why:
             set_aside(path, why)
         aside.replace(path)
     add_to_note(note_beside(path), {"store": state, **marks(path)})
 
 
-def _opened_for_writing(path: Path) -> str | None:
-    # DuckDB would replay the old file's write-ahead log into the new catalog.
-    log = path.with_name(f"{path.name}.wal")
-    return f"changed by another program ({log.name} lies beside it)" if log.exists() else None
-
-
 @contextlib.contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    """Yield a path in a new temporary folder beside `path`; delete the folder on exit."""
     # Only one process builds at a time, so existing temporary folders were left by crashed builds.
     for left in path.parent.glob(f".{path.name}.aside-*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -150,9 +133,7 @@ def write_tables(
 ) -> None:
     """Write a new catalog to `path`, with all views and the comparisons of methods.
 
-    Args:
-      tables: rows of the tables in schema `store`, by table name (see `extraction.extract`).
-      history: rows of the tables in schema `history`, by table name; None for none.
+    `tables` and `history` map names of tables in the schemas `store` and `history` to their rows.
     """
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
@@ -171,7 +152,7 @@ def write_tables(
 
 @functools.cache
 def _without_rows() -> bytes:
-    """Return the bytes of a catalog file with all tables and views but no rows from a store.
+    """Return the bytes of a catalog file without rows from a store.
 
     The result is cached, because creating a few hundred views takes longer than inserting most
     stores' rows.
@@ -195,8 +176,8 @@ def _sql(name: str) -> str:
 def _comment_columns(connection: duckdb.DuckDBPyConnection) -> None:
     """Add the comments in `sql/columns.yaml` to the columns of views.
 
-    The entry `shared` is for all columns without another comment, also in views that readers do not
-    use (schemas `store` and `papers`).
+    The entry `shared` is for all columns without another comment, also in schemas `store` and
+    `papers`.
     """
     file = _SQL / "columns.yaml"
     texts: dict[str, dict[str, str]] = plain_yaml(file.read_text(encoding="utf-8"), file.name)

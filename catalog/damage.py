@@ -7,14 +7,13 @@ the file is opened.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import duckdb
 
 from catalog import quoted
 from catalog.limits import OFFLINE
-from catalog.notes import noted
+from catalog.origin import noted
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import odd_kind
 
@@ -45,10 +44,16 @@ def catalog_damage(path: Path) -> str | None:
             ":memory:", config=OFFLINE | {"memory_limit": "1GB", "threads": "1"}
         ) as connection:
             connection.execute(f"ATTACH {quoted(path)} AS catalog (READ_ONLY)")
-            if _has_cells(connection):
-                _read_all(connection)
-                return None
-            return "a database of another program (it has no table store.cell)"
+            tables = connection.execute(
+                "SELECT schema_name, table_name FROM duckdb_tables()"
+                " WHERE database_name = 'catalog'"
+            ).fetchall()
+            if ("store", "cell") not in tables:
+                return "a database of another program (it has no table store.cell)"
+            for schema, name in tables:
+                hashed = f'SELECT max(hash(one)) FROM catalog."{schema}"."{name}" one'
+                connection.execute(hashed).fetchall()
+            return None
     except OSError:
         return None
     except (duckdb.Error, RuntimeError) as error:
@@ -58,12 +63,11 @@ def catalog_damage(path: Path) -> str | None:
 
 
 def note_beside(path: Path) -> Path:
-    """Return the path of a catalog's note: a hidden JSON file with digests of its inputs."""
+    """Return the path of a catalog's note (see `catalog.origin`)."""
     return path.with_name(f".{path.name}.origin.json")
 
 
 def marks(path: Path) -> dict[str, str]:
-    """Return the sha256 and the file times of a new catalog, as entries of its note."""
     return {"sha256": sha256_file(path), "stat": _times(path)}
 
 
@@ -74,23 +78,5 @@ def is_as_built(path: Path) -> bool:
 
 
 def _times(path: Path) -> str:
-    found: os.stat_result = path.stat()
+    found = path.stat()
     return f"{found.st_size} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
-
-
-def _has_cells(connection: duckdb.DuckDBPyConnection) -> bool:
-    ours = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'catalog'"
-        " AND schema_name = 'store' AND table_name = 'cell'"
-    ).fetchone()
-    return bool(ours and ours[0])
-
-
-def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
-    """Read every block of every table, so that DuckDB checks it."""
-    tables = connection.execute(
-        'SELECT format(\'catalog."{}"."{}"\', schema_name, table_name) FROM duckdb_tables()'
-        " WHERE database_name = 'catalog'"
-    ).fetchall()
-    for (name,) in tables:
-        connection.execute(f"SELECT max(hash(one)) FROM {name} one").fetchall()

@@ -36,25 +36,8 @@ from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
-_AXES = (
-    "cell",
-    "base_model",
-    "method",
-    "frozen",
-    "exact_attention",
-    "seed",
-    "benchmark",
-    "task",
-    "eval_length",
-    "profile",
-    "train_length",
-    "checkpoint",
-    "target_context",
-    "kind",
-    "method_name",
-    "train_tokens",
-    "train_flops",
-)
+_NOT_SHOWN = {"blocked_by", "choice", "fingerprint", "folder", "unavailable", "waits_for_data"}
+"""Keys of a planned cell that the table `cell` lacks."""
 _COMPARISON = (
     "entry",
     "text",
@@ -79,7 +62,6 @@ _CHOICE = (
     "seed",
     "field",
 )
-_SEARCH = ("search", "base_model", "method", "method_name", "frozen", "seed")
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
 _NUMBERS = (
     ("", "measured", ("tokens", "flops")),
@@ -130,7 +112,6 @@ class _Loss(_Parsed):
 
 
 def extract(store: Store) -> dict[str, pa.Table]:
-    """Read the store; return an Arrow table for each catalog table that has rows, by table name."""
     holdings, plans = take_stock(store), store.studies.plans()
     environments = {
         short: fingerprint(record.environment)[:ID_DIGITS]
@@ -157,7 +138,11 @@ def extract(store: Store) -> dict[str, pa.Table]:
         "search": _table(_search_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
         "long_perplexity": _table(long_perplexities(plans, holdings)),
-        "edge": _table(_edge_rows(holdings)),
+        "edge": _table(
+            {"child": short, "parent": parent[:ID_DIGITS], "role": role}
+            for short, record in holdings.records.items()
+            for role, parent in sorted(record.parents.items())
+        ),
         "environment": _table(_environment_rows(holdings, environments)),
         "verification": _table(_verification_rows(store)),
     }
@@ -293,7 +278,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
             yield {
                 "study": plan["study"],
                 "position": position,
-                **{axis: cell[axis] for axis in _AXES},
+                **{key: value for key, value in cell.items() if key not in _NOT_SHOWN},
                 **holdings.status(cell, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
@@ -303,17 +288,16 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
 
 def _learning_rate(cell: Row, holdings: Holdings) -> float | None:
     """Return the planned learning rate, or the chosen one once the choice is done."""
-    choice = holdings.intact(cell["choice"]) if cell["choice"] else None
-    if choice is not None and choice.result["field"] == "learning_rate":
-        return float(choice.result["value"])
+    choice = holdings.result(cell["choice"])
+    if choice and choice["field"] == "learning_rate":
+        return float(choice["value"])
     return None if cell["learning_rate"] is None else float(cell["learning_rate"])
 
 
 def _trial_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     for plan in plans:
         for choice in plan["choices"]:
-            record = holdings.intact(choice["choice"])
-            found = record.result if record else {}
+            found = holdings.result(choice["choice"])
             for number, value in enumerate(choice["values"]):
                 yield {
                     "study": plan["study"],
@@ -327,23 +311,25 @@ def _trial_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
 def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     for plan in plans:
         for search in plan.get("searches", ()):
-            record = holdings.intact(search["search"])
-            found = record.result if record else {}
+            found = holdings.result(search["search"])
             yield {
                 "study": plan["study"],
-                **{axis: search[axis] for axis in _SEARCH},
+                **search,
                 **{name: found.get(name) for name in ("start_loss", "loss", "num_trials")},
-                "parameters": canonical_json(_given(found["parameters"])) if found else None,
+                "parameters": canonical_json(
+                    {
+                        name: value
+                        for name, value in found["parameters"].items()
+                        if value is not None
+                    }
+                )
+                if found
+                else None,
             }
 
 
-def _given(parameters: Mapping[str, Any]) -> Row:
-    return {name: value for name, value in parameters.items() if value is not None}
-
-
 def _measured(short: str | None, holdings: Holdings) -> Row:
-    record = holdings.intact(short) if short else None
-    result = record.result if record else {}
+    result = holdings.result(short)
     read = result.get("data")
     return {
         **{
@@ -385,12 +371,6 @@ def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Itera
             "execution": canonical_json(record.execution),
             "plugins": canonical_json(record.model_dump(include={"plugins"})["plugins"]),
         }
-
-
-def _edge_rows(holdings: Holdings) -> Iterator[Row]:
-    for short, record in holdings.records.items():
-        for role, parent in sorted(record.parents.items()):
-            yield {"child": short, "parent": parent[:ID_DIGITS], "role": role}
 
 
 def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:

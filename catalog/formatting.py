@@ -34,11 +34,7 @@ Rows = Sequence[Sequence[Any]]
 
 
 def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDTH) -> str:
-    """Return rows as `table`, `csv` or `json`, without a trailing newline.
-
-    Raises:
-      SpecError: if the format is unknown.
-    """
+    """Return rows as `table`, `csv` or `json`, without a trailing newline."""
     if form == "table":
         return _table([visible(name) for name in _distinct(columns)], rows, width)
     if form == "csv":
@@ -53,7 +49,6 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
 
 
 def write_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
-    """Write rows to a Parquet file, each column with the type of its values."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -161,7 +156,6 @@ class _Grid:
         return blocks
 
     def block(self, shown: list[int], width: int) -> str:
-        """Format the columns in `shown` as one table."""
         widths = self.widths(shown, width)
         heads = [_folded_name(self.columns[i], widths[i]) for i in shown]
         height = max(len(head) for head in heads)

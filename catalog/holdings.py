@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lce_core.errors import StoreError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.store.verification import CHANGED_CONTENT, what_is_wrong
@@ -34,39 +33,19 @@ class Holdings:
         """Return the record of an undamaged artifact; None if it is damaged or missing."""
         return None if short in self.damage else self.records.get(short)
 
+    def result(self, short: str | None) -> dict[str, Any]:
+        """Return the result of an undamaged artifact; {} if it is damaged, missing or None."""
+        record = self.intact(short) if short else None
+        return record.result if record else {}
+
     def file(self, short: str, name: str) -> Path:
-        """Return the path of an artifact's file.
-
-        Raises:
-          StoreError: if the artifact's record does not list the file.
-        """
-        if name not in self.records[short].files:
-            raise StoreError(
-                "record.json",
-                f"a list of files without {name}",
-                "all files that a step of this kind writes",
-                "run the study again, which recomputes the step",
-            )
         return self.folders[short] / name
-
-    def trouble(self, short: str, folder: str) -> str | None:
-        """Return why the artifact in `folder` is damaged; None if it is intact or missing."""
-        if short in self.damage:
-            return self.damage[short]
-        if short not in self.records and (self.artifacts / folder).is_dir():
-            return what_is_wrong(self.artifacts / folder) or "its record.json cannot be read"
-        return None
 
     def status(self, cell: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
         """Return the columns `status`, `reason`, `attempts` and `seconds` of a planned cell.
 
-        `reason` states why the cell is not done and is None if it is done; `seconds` is None unless
-        the cell is done.
-
-        Args:
-          cell: One entry of the plan's `cells`.
-          kinds: Kinds ("rows", "finetune", ...) of the steps on which the study's cells depend, by
-            short fingerprint.
+        `reason` states why the cell is not done; `seconds` is None unless it is. `kinds` maps the
+        short fingerprints of all steps on which the study's cells depend to "rows", "finetune", ...
         """
         if cell["unavailable"]:
             return _status("unavailable", cell["unavailable"])
@@ -79,8 +58,11 @@ class Holdings:
             if failure["class"] == "unavailable":
                 return _status("unavailable", failure["message"], failure["attempts"])
             return _status("failed", _cause(failure), failure["attempts"])
-        if trouble := self.trouble(short, cell["folder"]):
-            return _status("missing", f"damaged: {trouble}; the next run computes it again")
+        damage, folder = self.damage.get(short), self.artifacts / cell["folder"]
+        if short not in self.records and folder.is_dir():
+            damage = damage or what_is_wrong(folder) or "its record.json cannot be read"
+        if damage:
+            return _status("missing", f"damaged: {damage}; the next run computes it again")
         return _status("missing", self._obstacle(cell["blocked_by"], kinds))
 
     def _obstacle(self, parents: list[str], kinds: Mapping[str, str]) -> str:

@@ -52,15 +52,9 @@ class Limits:
     result: int
     """Size limit of the result's rows as Python objects."""
 
-    @property
-    def database(self) -> int:
-        """DuckDB's `memory_limit` in bytes, lower than `memory`."""
-        return int(self.memory * _SHARE_OF_DUCKDB)
-
     def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
-        """Set the limits on a connection; DuckDB creates the spill folder when needed."""
         # Use SET: DuckDB 2.0 ignores the folder's size limit when passed to `duckdb.connect`.
-        connection.execute(f"SET memory_limit = '{self.database}B'")
+        connection.execute(f"SET memory_limit = '{int(self.memory * _SHARE_OF_DUCKDB)}B'")
         connection.execute(f"SET temp_directory = {quoted(spill_folder)}")
         connection.execute(f"SET max_temp_directory_size = '{self.spill}B'")
 
@@ -68,9 +62,8 @@ class Limits:
 def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
     """Return limits for one statement, from the memory and disk that are free now.
 
-    Args:
-      memory: Memory limit in bytes; None: half of the free memory, from 256 MB to 4 GB.
-      disk: A folder on the disk for temporary files; None: the system's temporary folder.
+    The default `memory` is half of the free memory, from 256 MB to 4 GB. `disk` is a folder on the
+    disk for temporary files.
     """
     if memory is None:
         share = int(free_memory() * _SHARE_OF_FREE_MEMORY)
@@ -95,11 +88,7 @@ def free_memory(cgroup: Path = _CGROUP) -> int:
 
 
 def bytes_of(size: str, option: str) -> int:
-    """Parse a size such as `8GB` or `512MB` into bytes.
-
-    Raises:
-      SpecError: if the text is not a size, or the size is less than 256 MB.
-    """
+    """Parse a size such as `8GB` or `512MB` into bytes; refuse less than 256 MB."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?)I?B?", size.strip().upper())
     number = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if number < MIN_MEMORY_BYTES:
@@ -113,7 +102,6 @@ def bytes_of(size: str, option: str) -> int:
 
 
 def too_slow(sql: str, seconds: float) -> SpecError:
-    """Return the error for a statement that reached its time limit."""
     return SpecError(
         "SQL",
         f"no result of {sql} after {seconds:g} s",
@@ -123,7 +111,6 @@ def too_slow(sql: str, seconds: float) -> SpecError:
 
 
 def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
-    """Return the error for a statement that reached a limit of memory or temporary files."""
     return SpecError(
         "SQL",
         f"{sql} ({message})",
@@ -134,7 +121,6 @@ def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
 
 
 def too_large(sql: str, num_rows: int, within: Limits) -> SpecError:
-    """Return the error for a statement whose result exceeds the size limit."""
     return SpecError(
         "SQL",
         f"{sql} (more than {formats.size(within.result)} in the first {num_rows:,} rows)",

@@ -104,7 +104,8 @@ def long_perplexities(plans: list[dict[str, Any]], holdings: Holdings) -> Iterat
     for plan in plans:
         groups: dict[str, list[dict[str, Any]]] = {}
         for cell in plan["cells"]:
-            if cell["benchmark"] == "perplexity" and _stores(cell["cell"], holdings):
+            record = holdings.intact(cell["cell"]) if cell["cell"] else None
+            if cell["benchmark"] == "perplexity" and record and ARRAYS_FILE in record.files:
                 groups.setdefault(_text(cell, holdings), []).append(cell)
         for cells in groups.values():
             trained = plan["base_contexts"].get(cells[0]["base_model"]) or 0
@@ -113,11 +114,6 @@ def long_perplexities(plans: list[dict[str, Any]], holdings: Holdings) -> Iterat
             except (OSError, ValueError, SafetensorError):
                 continue  # arrays that cannot be read must not break the catalog
             yield from ({"study": plan["study"], **row} for row in rows)
-
-
-def _stores(short: str | None, holdings: Holdings) -> bool:
-    record = None if short is None else holdings.intact(short)
-    return record is not None and ARRAYS_FILE in record.files
 
 
 def _text(cell: Mapping[str, Any], holdings: Holdings) -> str:

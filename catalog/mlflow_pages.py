@@ -42,29 +42,18 @@ class MlflowPages:
     @property
     def methods(self) -> str:
         """URL of charts of score against length, one line per method: the mean over seeds."""
-        return self._view(METHODS_VIEW)
+        return f"{self.server}/{view_path(self.experiment_id, METHODS_VIEW)}"
 
     @property
     def seeds(self) -> str:
         """URL of charts of score against length with a band from the lowest to the highest seed."""
-        return self._view(SEEDS_VIEW)
+        return f"{self.server}/{view_path(self.experiment_id, SEEDS_VIEW)}"
 
-    def run(
-        self, base_model: str, method: str, frozen: bool, seed: int | None = None
-    ) -> str | None:
-        """Return the URL of a run, or None if MLflow has no such run.
-
-        With `seed=None`, the run is that of the method's mean over its seeds.
-        """
-        run_id = self.runs.get(run_key(self.study, base_model, method, frozen, seed))
-        return None if run_id is None else f"{self._experiment}/runs/{quote(run_id)}"
-
-    @property
-    def _experiment(self) -> str:
-        return f"{self.server}/{experiment_path(self.experiment_id)}"
-
-    def _view(self, name: str) -> str:
-        return f"{self.server}/{view_path(self.experiment_id, name)}"
+    def run(self, base_model: str, method: str, frozen: bool) -> str | None:
+        """Return the URL of a method's mean over its seeds; None if MLflow has no such run."""
+        run_id = self.runs.get(run_key(self.study, base_model, method, frozen))
+        page = f"{self.server}/#/experiments/{quote(self.experiment_id)}"
+        return None if run_id is None else f"{page}/runs/{quote(run_id)}"
 
 
 def pages_of(home: Path, study: str) -> MlflowPages | None:
@@ -74,7 +63,6 @@ def pages_of(home: Path, study: str) -> MlflowPages | None:
 
 
 def studies_with_pages(home: Path) -> list[str]:
-    """Return the names of the studies written to MLflow, sorted."""
     return sorted(_noted(home))
 
 
@@ -84,9 +72,6 @@ def note_pages(
     """Write a study's experiment and run ids to `mlflow/pages.json`; keep those of other studies.
 
     The file is not locked: only one process at a time may call this.
-
-    Args:
-      team: URL of the team's server with these runs; None for the store's own database.
     """
     pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items())), team))
     del pages["server"]
@@ -98,12 +83,10 @@ def note_pages(
 
 
 def note_path(home: Path) -> Path:
-    """Return the path of `mlflow/pages.json`, which `note_pages` writes."""
     return home / "mlflow" / "pages.json"
 
 
 def server(home: Path) -> str:
-    """Return the URL of the MLflow UI that `lce up` started, or the default URL if unknown."""
     try:
         return str(read_mapping(home / "services" / "mlflow.json")["url"])
     except (OSError, ValueError, KeyError):
@@ -116,24 +99,15 @@ def own_servers(home: Path) -> tuple[str, str]:
 
 
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
-    """Return the key of a run in `MlflowPages.runs`.
-
-    The key stays the same when the run is written again and gets another MLflow id. With
-    `seed=None`, it is the key of the method's mean over its seeds.
-    """
+    """Return the key of a run, or of the mean over seeds; it outlives the run's MLflow id."""
     key = f"{study}/{base_model}/{variant_name(method, frozen)}"
     return key if seed is None else f"{key}/seed-{seed}"
-
-
-def experiment_path(experiment_id: str) -> str:
-    """Return the path of an experiment's page below the MLflow UI's URL."""
-    return f"#/experiments/{quote(experiment_id)}"
 
 
 def view_path(experiment_id: str, view: str) -> str:
     """Return the path of an experiment's saved view, as charts, below the MLflow UI's URL."""
     query = f"viewStateShareKey={quote(view)}&compareRunsMode=CHART&workflowType=machine_learning"
-    return f"{experiment_path(experiment_id)}/runs?{query}"
+    return f"#/experiments/{quote(experiment_id)}/runs?{query}"
 
 
 def _noted(home: Path) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Compute a digest that tells if the catalog or a study's MLflow runs are current.
+"""Compute a digest that tells if the catalog or a study's MLflow runs are current, and note it.
 
-Both are built from the store. A note beside each of them contains a digest of all its inputs,
-computed before the inputs are read. The catalog or the runs are current while a new digest equals
-the noted one. Any addition, change or loss in the store changes the digest, and so does changed
-code. A lost note costs one rebuild. The catalog's digest covers the whole store, the digest of
-MLflow runs only their study.
+Both are built from the store. A note, a JSON file beside each of them, contains a digest of all its
+inputs, computed before the inputs are read. The catalog or the runs are current while a new digest
+equals the noted one. Any addition, change or loss in the store changes the digest, and so does
+changed code. A lost note costs one rebuild. The catalog's digest covers the whole store, the digest
+of MLflow runs only their study.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
-from lce_core.store.odd_files import read_file
-from lce_core.store.records import RECORD, Record
+from lce_core.store.odd_files import read_file, read_mapping
+from lce_core.store.records import RECORD, Record, write_json
 from lce_core.store.study_folders import EXPECTATIONS, LOOKS, PLAN, read_plan
 from lce_core.store.verification import VERIFICATIONS
 
@@ -39,16 +39,28 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     """Return the sha256 of everything that the catalog (or MLflow) is built from, in hex.
 
     Plans, expectations, records and failures are hashed by content, the files that records name by
-    size and times, and the code by its source.
-
-    Args:
-      study: include only this study's plan and the artifacts that it names; None: the whole store.
+    size and times, and the code by its source. With `study`, only this study's plan and the
+    artifacts that it names count.
     """
     shown = _all(store.home) if study is None else _of_study(store, study)
     digest = hashlib.sha256()
     for part in (*_code(maker), *shown):
         digest.update(repr(part).encode())
     return digest.hexdigest()
+
+
+def noted(note: Path) -> dict[str, str]:
+    """Return the digests in a note, by name; {} if the file is missing or unreadable."""
+    try:
+        return read_mapping(note)
+    except (OSError, ValueError):
+        return {}
+
+
+def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
+    """Add digests to a note and keep its entries with other names; ignore a failure to write."""
+    with contextlib.suppress(OSError):  # without a note the next call builds again
+        write_json(note, {**noted(note), **digests})
 
 
 def _code(maker: Maker) -> Iterator[tuple[str, str]]:
@@ -83,10 +95,7 @@ def _of_study(store: Store, study: str) -> Iterator[tuple[object, ...]]:
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
-    """Return the sha256 of an artifact's record, and the name, size and times of each of its files.
-
-    If the record is missing, return None and no files.
-    """
+    """Return the sha256 of an artifact's record, and name, size and times of each of its files."""
     content = _read(folder / RECORD)
     return _sha256(content), [(name, *_times(folder / name)) for name in _named(content)]
 
@@ -100,13 +109,10 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _named(content: bytes | None) -> Iterable[str]:
-    if content is None:
-        return ()
     try:
-        files: Mapping[str, object] = Record.parse(content).files
+        return () if content is None else Record.parse(content).files
     except ValueError:
         return ()
-    return files
 
 
 def _times(path: Path) -> tuple[int, ...]:

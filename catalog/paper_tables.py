@@ -70,12 +70,14 @@ _ALWAYS = ("base_model", "paper_method", "method", "frozen")
 
 
 def paper_table_views() -> str:
-    """Return the SQL that creates the papers' schemas and the views of their tables."""
     views: dict[str, list[str]] = {}
-    for table, figures in _score_tables():
+    shown = {_BESIDE_OURS}
+    for table, figures in _tables_of("scores"):
+        shown.add(table["view"])
         views.setdefault(table["paper"], []).append(_score_view(table, figures))
-    for table, settings in _setting_tables():
-        views.setdefault(table["paper"], []).append(_setting_view(table, settings))
+    for table, settings in _tables_of("hyperparameters"):
+        if table["view"] not in shown:
+            views.setdefault(table["paper"], []).append(_setting_view(table, settings))
     return "\n".join(f"CREATE SCHEMA {paper};\n" + "\n".join(views[paper]) for paper in views)
 
 
@@ -84,25 +86,10 @@ def _rows_of(name: str) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def _score_tables() -> Iterator[tuple[Row, list[Row]]]:
-    """Yield each row of `tables.csv` that has scores, with its rows of `scores.csv`."""
-    return _tables_of(_rows_of("scores"))
-
-
-def _setting_tables() -> Iterator[tuple[Row, list[Row]]]:
-    """Yield each row of `tables.csv` with its rows of `hyperparameters.csv`.
-
-    Omits tables that have scores and `_BESIDE_OURS`.
-    """
-    by_hand = {_BESIDE_OURS, *(table["view"] for table, _ in _score_tables())}
-    for table, settings in _tables_of(_rows_of("hyperparameters")):
-        if table["view"] not in by_hand:
-            yield table, settings
-
-
-def _tables_of(figures: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
+def _tables_of(name: str) -> Iterator[tuple[Row, list[Row]]]:
+    """Yield each row of `tables.csv` that has rows in the CSV file `name`, with these rows."""
     printed: dict[tuple[str, str], list[Row]] = {}
-    for figure in figures:
+    for figure in _rows_of(name):
         printed.setdefault((figure["paper"], figure["place"]), []).append(figure)
     for table in _rows_of("tables"):
         if found := printed.get((table["paper"], table["place"])):
@@ -115,37 +102,26 @@ def _name_of(axis: str, value: str) -> str:
     return re.sub(r"\W", "_", _NAMES.get(value, value).lower()).strip("_")
 
 
-def _column_name(values: dict[str, str]) -> str:
-    """Return a figure's column name, such as `at_4k`, `pg19_4k` or `passkey_tokens`."""
-    return "_".join(_name_of(*pair) for pair in values.items()).replace("_at_", "_")
-
-
 def _condition(axis: str, value: str) -> str:
     if not value:
         return f"{_FIELDS[axis]} IS NULL"
     return f"{_FIELDS[axis]} = {value}" if axis == "length" else f"{_FIELDS[axis]} = '{value}'"
 
 
-def _axes(listed: str) -> list[str]:
-    return listed.split(", ")
-
-
 def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row]]]:
-    """Return the columns of a table's view by name.
-
-    Each column has the SQL condition that selects its printed figures, and the figures themselves.
-    """
+    """Return the columns of a table's view: by name, SQL condition and printed figures."""
     found: dict[str, tuple[str, list[Row]]] = {}
     for figure in figures:
-        values = {axis: figure[_FIELDS[axis]] for axis in _axes(table["column_axis"])}
+        values = {axis: figure[_FIELDS[axis]] for axis in table["column_axis"].split(", ")}
         where = " AND ".join(_condition(*pair) for pair in values.items())
-        found.setdefault(_column_name(values), (where, []))[1].append(figure)
+        # Such as `at_4k`, `pg19_4k` or `passkey_tokens`.
+        name = "_".join(_name_of(*pair) for pair in values.items()).replace("_at_", "_")
+        found.setdefault(name, (where, []))[1].append(figure)
     return found
 
 
 def _keys_of(table: Row, figures: list[Row]) -> list[str]:
-    """Return the names of the columns that identify a row in this table's view."""
-    filled = [axis for axis in _axes(table["row_axis"]) if axis != "method"]
+    filled = [axis for axis in table["row_axis"].split(", ") if axis != "method"]
     filled += [
         name
         for name in ("exact_attention", "train_length")
@@ -186,7 +162,7 @@ def _comment_on(figure: Row, columns: list[str]) -> str:
 
 def _score_view(table: Row, figures: list[Row]) -> str:
     columns, keys = _columns_of(table, figures), _keys_of(table, figures)
-    by = _axes(table["column_axis"])
+    by = table["column_axis"].split(", ")
     mapped = _lengths_differ(figures, keys, by)
     selected = ["study", *keys, "source"]
     selected += [

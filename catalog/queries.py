@@ -58,12 +58,6 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
     """Return a connection that reads only the catalog. Close it, or use it in a `with` block.
 
     The connection keeps reading the same file even when a new catalog replaces it.
-
-    Args:
-      within: Limits of memory and temporary files; None: those of `catalog.limits.limits()`.
-
-    Raises:
-      SpecError: if the file at `path` does not exist or is not a catalog.
     """
     connection = _attached(path, _CONFIG)
     # DuckDB deletes the folder when the connection closes.
@@ -78,15 +72,11 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """Return a connection for the user's own SQL: files, settings and data frames are allowed.
 
     Only the catalog is read-only. Names in a statement can be data frames of any calling function.
-
-    Raises:
-      SpecError: if the file at `path` does not exist or is not a catalog.
     """
     return _attached(path, {"python_scan_all_frames": "true"})
 
 
 def _attached(path: Path, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """Return a connection to an empty database in memory, with the catalog attached and in use."""
     expected = "the catalog, a DuckDB file built from the store"
     remedy = "build it with `lce rebuild catalog`, or run a study with `lce run STUDY`"
     if not path.is_file():
@@ -106,7 +96,6 @@ def _attached(path: Path, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnectio
 def run_query(
     path: Path, sql: str, parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run one read-only query within the default limits; return its column names and its rows."""
     found = read_blocks(path, sql, QUERY_SECONDS, parameters=parameters, within=limits())
     columns = [str(name) for name in next(found)]
     return columns, [row for block in found for row in block]
@@ -123,17 +112,8 @@ def read_blocks(
 ) -> Iterator[Sequence[Any]]:
     """Yield the column names of one read-only query, then its rows in blocks of about 4 MB.
 
-    Args:
-      limit: Time limit in seconds.
-      parameters: Values of the statement's `$name` parameters.
-      most_rows: Read only this many rows; None: all rows.
-      within: Limits of memory, temporary files and result.
-
-    Raises:
-      SpecError: if there is no catalog; if `sql` is not exactly one statement that reads, or has an
-        error (the message names similar tables or columns); if it takes longer than `limit` or
-        exceeds a limit of `within`.
-      StoreError: if the catalog is damaged.
+    `limit` is in seconds. Raises SpecError without a catalog, for a statement that does not only
+    read or has an error, and beyond a limit; StoreError if the catalog is damaged.
     """
     with open_catalog(path, within) as connection:
         statement = _only_read(connection, sql)
@@ -207,7 +187,10 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             _READ_ONLY,
             "run one query at a time",
         )
-    kind = _kind(statements[0])
+    try:
+        kind = statements[0].type.name
+    except ValueError:  # a statement type that the Python enumeration lacks
+        kind = "unknown statement"
     if kind not in _READS:
         raise SpecError(
             "SQL",
@@ -216,13 +199,6 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             "write a query that only reads; to change results, change the study and run it",
         )
     return statements[0]
-
-
-def _kind(statement: duckdb.Statement) -> str:
-    try:
-        return statement.type.name
-    except ValueError:  # a statement type that the Python enumeration lacks
-        return "unknown statement"
 
 
 def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Error) -> SpecError:

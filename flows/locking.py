@@ -21,9 +21,6 @@ from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import MAX_CHARS, Lock, lock_of
 from lce_core.study.plan_diff import LockChange, lock_changes
 
-SHOWN_FIELDS = 3
-"""Changed fields of a step that `lce lock --check` prints."""
-
 
 def lock_file(study: str) -> Path:
     path = study_path(study)
@@ -34,16 +31,8 @@ def lock_file(study: str) -> Path:
 def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     """Write the ids of the study's steps to its lock file, print a summary, and return the path.
 
-    If the store exists, also copy the lock there, so that `lce gc` keeps the locked artifacts.
-
-    Args:
-      execution: settings of the computation. A step has an id only if its input data is on this
-        machine, in one of the data folders of `execution`.
-
-    Raises:
-      SpecError: if the file is another study's lock or cannot be written, or if the new lock would
-        lack ids of the old one because the data of their steps is missing on this machine.
-      DataError: if the file exists but is not a lock.
+    If the store exists, also copy the lock there, so that `lce gc` keeps the locked artifacts. A
+    step has an id only if its input data is in one of the data folders of `execution`.
     """
     study, execution = found_by_name(study, execution)
     path = file or lock_file(study)
@@ -71,12 +60,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
 
 
 def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
-    """Print each step whose id differs from the lock, and why; return True if none differs.
-
-    Raises:
-      SpecError: if the lock file is missing or belongs to another study.
-      DataError: if the file is not a lock.
-    """
+    """Print each step whose id differs from the lock, and why; return True if none differs."""
     study, execution = found_by_name(study, execution)
     path = file or lock_file(study)
     request = compile_request(study, execution)
@@ -93,8 +77,10 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
         say(_line(change))
     say(_summary(path, changes, len(lock.steps)))
     if unchecked:
-        what = "steps were compared without the digests of their data, which is not on this machine"
-        say(f"{unchecked:,} {what}")
+        say(
+            f"{unchecked:,} steps were compared without the digests of their data, which is not on"
+            " this machine"
+        )
     return not changes
 
 
@@ -154,10 +140,10 @@ def _line(change: LockChange) -> str:
     step = f"{change.sign} {change.kind} {change.name}"
     if change.sign != "~":
         return f"{step}  {change.old or change.new or '(data missing)'}"
-    fields = list(change.fields[:SHOWN_FIELDS]) or [
+    fields = list(change.fields[:3]) or [
         "no field differs: another version of lce computes another id"
     ]
-    if (more := len(change.fields) - SHOWN_FIELDS) > 0:
+    if (more := len(change.fields) - 3) > 0:
         fields.append(f"and {more} more")
     return f"{step}  {change.old} -> {change.new or '(data missing)'}  {'; '.join(fields)}"
 

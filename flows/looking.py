@@ -7,8 +7,7 @@ and `lce plan` omit the same cells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flows.run_context import RunContext
@@ -35,34 +34,26 @@ _TESTED = (
 )
 
 
-@dataclass(frozen=True)
-class Looked:
-    """Result of the looks after one stage of a run."""
-
-    lines: tuple[str, ...]
-    """One line for the user per tested study."""
-    goes_on: bool
-    """True if the run has a next stage."""
-
-
-def look(run: RunContext) -> Looked:
+def look(run: RunContext, tell: Callable[[str], None]) -> bool:
     """Test the comparisons of the run's studies that have reached a look, and record the outcomes.
 
-    Failed cells leave their comparisons open. If seeds are left, give the run its next stage.
+    `tell` gets a line for the user per tested study. Failed cells leave their comparisons open. If
+    seeds are left, give the run its next stage and return True.
     """
     reached = [work for work in run.works if work.look]
     if not reached:
-        return Looked((), goes_on=False)
+        return False
     from tasks.projections import refresh  # loads DuckDB, which a worker without looks lacks
 
     store = refresh(run.execution.home)
-    lines = tuple(_tested(work, store) for work in reached)
+    for work in reached:
+        tell(_tested(work, store))
     goes_on = any(work.look != len(work.wanted.study.looks or ()) for work in reached)
     if goes_on:
         studies = [work.request.study for work in run.works]
         # Runs with --select or --budget have no looks. Other options act on the first stage only.
         run.start(preflight(studies, run.execution, RunOptions()))
-    return Looked(lines, goes_on)
+    return goes_on
 
 
 def _tested(work: Work, store: Store) -> str:

@@ -45,22 +45,16 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
 
 def is_active() -> bool:
-    """Return True if Prefect accepts deployment names without a slash."""
     import prefect
 
     return all(hasattr(getattr(c, _METHOD), _MARK) for c in _clients(prefect.__version__))
 
 
-def full_name(name: str) -> str:
-    """Put the flow's name before a name without a slash."""
-    return name if "/" in name else f"{FLOW}/{name}"
-
-
 def _credentials(api_url: str) -> dict[str, str]:
     """Return URL and secret for the home's server, or {}.
 
-    It is {} for another server, if the user has set credentials, or if the server does not prove
-    that it knows the secret.
+    It is {} for another server, if the user has set credentials, or if the server does not know the
+    secret.
     """
     server, given = find(home_path(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:
@@ -97,7 +91,8 @@ def _moved(version: str, found: str) -> PrefectMovedError:
 def _with_bare_names(read: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(read)
     def read_deployment_by_name(self: object, name: str) -> Any:
-        return read(self, full_name(name))  # the asynchronous client returns a coroutine
+        # A coroutine in the asynchronous client.
+        return read(self, name if "/" in name else f"{FLOW}/{name}")
 
     setattr(read_deployment_by_name, _MARK, True)
     return read_deployment_by_name

@@ -13,14 +13,12 @@ from functools import partial
 
 from rich.console import Console
 
-from flows.driver import drive, require_complete
 from flows.looking import look
-from flows.process_end import ProcessEnd
-from flows.run_context import RunContext
+from flows.run_context import RunContext, drive, require_complete
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.settings import mlflow_server
-from flows.terminal import Terminal
+from flows.terminal import ProcessEnd, Terminal
 from flows.work import RunOptions, preflight
 from lce_core import formats
 from lce_core.errors import StepsFailedError, WorkerLostError
@@ -47,16 +45,9 @@ def pull_studies(
 ) -> None:
     """Compute the missing steps of these studies, then update the catalog and MLflow.
 
-    Args:
-      waits: True to wait for steps that other workers are computing, and to take over the steps of
-        workers that die. With False, the last worker updates the catalog and MLflow.
-      grace: seconds that running units have to finish after SIGTERM.
-      end: receives True in `skips_handlers` if the Ray cluster was lost.
-
-    Raises:
-      StoreError: if the disk is full, or a damaged catalog cannot be renamed.
-      StudyIncompleteError: if some cells failed, in this run or an earlier one.
-      KeyboardInterrupt: after SIGTERM, once the workers have ended and released their leases.
+    With `waits`, wait for steps that other workers are computing, and take over the steps of
+    workers that die. Without it, the last worker updates the catalog and MLflow. Running units have
+    `grace` seconds to finish after SIGTERM.
     """
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     run = RunContext(preflight(studies, execution, options))
@@ -75,12 +66,7 @@ def pull_studies(
             finally:
                 if end:
                     end.skips_handlers = run.pool.head.is_lost
-            if stop.is_set() or summary.held:
-                break
-            looked = look(run)
-            for line in looked.lines:
-                lines.log(line)
-            if not looked.goes_on:
+            if stop.is_set() or summary.held or not look(run, lines.log):
                 break
     if stop.is_set():
         lines.log("stopped by SIGTERM; other workers can compute the unfinished units")
@@ -113,8 +99,6 @@ class LogLines:
             self._console.print(f"{time.strftime('%H:%M:%S')} {line}")
 
     def logged(self, submit: Submit, stop: Stop) -> Submit:
-        """Return a `submit` that also prints a line when a unit starts and when the unit ends."""
-
         def submit_logged(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
             start, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
             shared = " (shared with another worker)" if claim.shared else ""
@@ -137,10 +121,8 @@ class LogLines:
         self.progress.end(units, failed=bool(failure))
 
     def refresh(self) -> None:
-        """Print the progress if nothing was printed for `LINE_SECONDS`."""
         if time.monotonic() - self._last_line > LINE_SECONDS:
-            running = "; ".join(f"{name}: {line}" for name, line in self.progress.running().items())
-            running = running or "waiting for steps of other workers"
+            running = "; ".join(self.progress.running()) or "waiting for steps of other workers"
             self.log(f"{self.progress}, {self.progress.time}  {running}")
 
     def show(self, text: str) -> None:

@@ -95,7 +95,6 @@ def _is_known(study: str) -> bool:
 
 
 def compile_request(study: str, execution: Execution, together: Sequence[str] = ()) -> Request:
-    """Read a study and compile its plan; studies run `together` share data folders."""
     spec, where = open_study(study, execution)
     _require_data(execution, [study, *together])
     with FileFacts(execution.home).in_use():

@@ -1,19 +1,32 @@
-"""State that the parts of one run share: its work, progress, workers and outcome."""
+"""A run: the state that its parts share, and `drive`, which computes it.
+
+`lce run`, `lce worker` and the Prefect deployment all call `drive`. They differ in how they submit
+units (as Prefect tasks or in threads), in their display and in how they record results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from flows.plans.pricing import slots_here
-from flows.process_end import Outcome
-from flows.runs.run_progress import RunProgress
+from flows.runs.run_progress import Outcome, RunProgress
+from flows.runs.scheduling import RunSummary, Scheduler, Stop, Submit
+from flows.settings import mlflow_server
 from flows.work import Work
+from lce_core.errors import StudyIncompleteError
+from lce_core.store.failures import disk_full
 from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
+from tasks.fresh_catalog import catalog_kept_fresh
 from tasks.progress_tracker import ProgressTracker
+from tasks.tracking.live import shown_live
 from tasks.workers import Pool
+
+if TYPE_CHECKING:
+    from flows.runs.display import Display
 
 
 class RunContext:
@@ -35,7 +48,6 @@ class RunContext:
 
     @property
     def units(self) -> list[Unit]:
-        """All units to do, producers before consumers."""
         return [unit for work in self.works for unit in work.units]
 
     @property
@@ -61,18 +73,55 @@ class RunContext:
 # Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.
 # The variable is set only inside a `with` block, so that a later run in the same process cannot get
 # an old plan.
-_CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
+CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
+"""The run that `lce run` prepared; None in a deployment."""
 
 
 @contextmanager
 def current(run: RunContext) -> Iterator[None]:
-    token = _CURRENT.set(run)
+    token = CURRENT.set(run)
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        CURRENT.reset(token)
 
 
-def current_run() -> RunContext | None:
-    """Return the run that `lce run` prepared; None in a deployment."""
-    return _CURRENT.get()
+def drive(
+    run: RunContext,
+    submit: Submit,
+    display: Display,
+    *,
+    host: str,
+    tracks_training: bool = False,
+    waits: bool = True,
+    stop: Stop | None = None,
+) -> RunSummary:
+    """Compute all units of a run, and meanwhile update the catalog with finished cells.
+
+    `host`, the unique name of this process, decides the order of equally expensive units, so that
+    processes which start at the same time claim different units. Without `waits`, leave steps that
+    other processes are computing to them. Raises the errors of `Scheduler.run`.
+    """
+    home = run.execution.home
+    units = [unit for work in run.works for unit in work.ordered(host)]
+    seconds = {name: one.seconds for name, one in run.predicted.items()}
+    with ExitStack() as stack:
+        for work in run.works if tracks_training else ():
+            if work.trains:
+                stack.enter_context(shown_live(home, work.wanted.study.study, mlflow_server(home)))
+        if units:
+            stack.enter_context(catalog_kept_fresh(home))
+        pool = stack.enter_context(run.pool)
+        stack.callback(display.close)
+        scheduler = Scheduler(
+            units, run.done, pool, display, submit, seconds, waits=waits, stop=stop
+        )
+        summary = scheduler.run()
+    if summary.disk_full and not (stop and stop.is_set()):
+        raise disk_full(home, summary.disk_full)
+    return summary
+
+
+def require_complete(run: RunContext, summary: RunSummary) -> None:
+    if failures := {**run.failed_before, **summary.failures}:
+        raise StudyIncompleteError(", ".join(run.names), failures, len(summary.abandoned))

@@ -1,4 +1,9 @@
-"""`--select axis=value,...`: select cells of a plan, together with all steps that they need."""
+"""`--select axis=value,...` selects cells of a plan; checks that a run can compute them.
+
+The ids of steps contain a plug-in's VERSION but not its code. If a user's plug-in changed although
+its VERSION did not, a study would mix results of the old and the new code unless the user accepts
+it with --accept-plugin-change.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,15 @@ from collections.abc import Mapping
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
+from lce_core.store.failures import folders_of
+from lce_core.store.plugin_code import AcceptedCode
 from lce_core.study.plan import PlannedCell, StudyPlan
-from lce_core.study.progress import StepState
+from lce_core.study.plugin_folders import own_plugins
+from lce_core.study.progress import StepState, inspect
 from lce_core.study.variants import variant_label, variant_name
 
 AXES = ("base_model", "method", "variant", "frozen", "seed", "benchmark", "task", "eval_length")
+REMEDY = "raise VERSION in the file, or give --accept-plugin-change if the numbers stay the same"
 
 
 def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
@@ -19,9 +28,6 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
     `method=yarn` selects both variants of a method, `variant=yarn` the frozen one, and
     `variant=yarn-tuned` or `variant=yarn tuned` the tuned one.
-
-    Raises:
-      SpecError: if an axis is unknown, a value does not occur in the plan, or no cell matches.
     """
     if not select.strip():
         return plan
@@ -52,7 +58,6 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Raise SpecError with the first cell's reason if no cell can be computed here."""
     if not plan.steps:
         raise SpecError(
             where,
@@ -81,7 +86,6 @@ def require_models(plan: StudyPlan, states: Mapping[str, StepState], execution: 
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Return the base models without a user's folder whose weights `lce fetch` must download."""
     models = Store(execution.home).models
     return [
         model.known_as
@@ -94,6 +98,50 @@ def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
 
 def fetching(name: str) -> str:
     return f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER"
+
+
+def change_lines(states: Mapping[str, StepState]) -> list[str]:
+    lines = []
+    for (plugin, version, file), number in _steps_by_plugin(states).items():
+        steps = f"{number:,} step{'s' * (number > 1)}"
+        lines.append(
+            f"{plugin} ({file}, VERSION {version}) or a helper that it imports has changed since"
+            f" it ran; {steps} depend{'s' * (number == 1)} on the old code. Even a changed"
+            f" comment counts: {REMEDY}."
+        )
+    return lines
+
+
+def require_same_plugins(states: Mapping[str, StepState]) -> None:
+    for (plugin, version, file), number in _steps_by_plugin(states).items():
+        raise SpecError(
+            file,
+            f"changed code of {plugin} VERSION {version}, in this file or a helper that it imports"
+            f" (number of steps that depend on the old code: {number:,})",
+            "a higher VERSION after a change of the code, even of a comment",
+            REMEDY,
+        )
+
+
+def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
+    if not any(own_plugins(step.spec) for step in plan.steps.values()):
+        return  # inspecting all steps takes a while
+    store = Store(execution.home)
+    states = inspect(plan, store, folders_of(execution.model_dump(mode="json")))
+    if not accept:
+        require_same_plugins(states)
+    elif changes := {change for state in states.values() for change in state.plugin_changes}:
+        AcceptedCode(store.home).accept(changes)
+
+
+def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
+    """Count the steps that ran the old code of a plug-in, VERSION and file, and descendants."""
+    counts: dict[tuple[str, int, str], int] = {}
+    for state in states.values():
+        # The code may have changed several times, with a change for each; count a step only once.
+        for plugin in {(one.plugin, one.version, one.file) for one in state.plugin_changes}:
+            counts[plugin] = counts.get(plugin, 0) + 1
+    return dict(sorted(counts.items()))
 
 
 def _parse(select: str) -> dict[str, set[str]]:

@@ -42,7 +42,6 @@ def _deployment(name: str, study: str, description: str) -> RunnerDeployment:
 
 
 def _description(study: str) -> str:
-    """Return the study file's first comment, up to its command, and the study's hypothesis."""
     text = study_path(study).read_text(encoding="utf-8")
     comment = re.match(r"(?:# \S.*\n)+", text)
     assert comment, f"{study}.yaml begins with a comment"

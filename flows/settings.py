@@ -36,18 +36,13 @@ MAX_CPU_SLOTS = 8
 
 
 def home() -> Path:
-    """Return the store's folder: $LCE_HOME, or ./lce-home.
-
-    Raises:
-      SpecError: if the path has a character that databases cannot use.
-    """
+    """Return the store's folder, $LCE_HOME or ./lce-home; refuse one that databases cannot use."""
     found = home_path()
     check_home(found)
     return found
 
 
 def home_path() -> Path:
-    """Return the path that `home` checks."""
     return Path(os.environ.get("LCE_HOME", DEFAULT_HOME)).absolute()
 
 
@@ -83,7 +78,6 @@ def mlflow_server(home: Path) -> str | None:
 
 
 def mlflow_environment(home: Path) -> dict[str, str]:
-    """Return the variables from which another process learns the team's server and credentials."""
     found = mlflow_server(home)
     if found is None:
         return {}
@@ -92,7 +86,6 @@ def mlflow_environment(home: Path) -> dict[str, str]:
 
 
 def browser() -> Path:
-    """Return the path of the browser that prints reports: $LCE_CHROMIUM, or the first in $PATH."""
     named = os.environ.get(BROWSER)
     for name in [named] if named else BROWSERS:
         if found := shutil.which(name):
@@ -110,7 +103,6 @@ def shipped_studies() -> list[str]:
 
 
 def study_path(study: str) -> Path:
-    """Return the path of a shipped study, or the given path of a study file."""
     if study in shipped_studies():
         return STUDIES / f"{study}.yaml"
     path = Path(study)
@@ -179,7 +171,10 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
     here = machines_for(execution)
     _check_gpus(execution, here)
     if "slots" not in given:
-        execution = execution.model_copy(update=_slots(execution, here))
+        slots = here.num_gpus or min(here.cpus, MAX_CPU_SLOTS)
+        if not here.num_gpus and execution.engine != LOCAL:
+            slots = max(1, here.cpus // execution.threads)
+        execution = execution.model_copy(update={"slots": slots})
         execution.model_fields_set.discard("slots")  # `slots_here` asks whether the user set it
     return execution
 
@@ -192,10 +187,7 @@ def read_accelerate_config(file: Path) -> AccelerateConfig:
 
 
 def joined_machine(file: Path, rank: int | None) -> AccelerateConfig:
-    """Return an Accelerate file's machines, as seen from a machine other than the main one.
-
-    `rank` None means `machine_rank` of the file.
-    """
+    """Return an Accelerate file's machines, as seen from a machine other than the main one."""
     machines = read_accelerate_config(file)
     rank = machines.machine_rank if rank is None else rank
     if not 1 <= rank < machines.num_machines:
@@ -233,7 +225,6 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
 
 
 def _check_machines(execution: Execution, config: AccelerateConfig) -> None:
-    """Refuse settings that contradict the file, and machines other than the main one."""
     if execution.processes != config.processes_here:
         raise SpecError(
             "execution.processes",
@@ -268,7 +259,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
             "a device of this machine",
             "set device to auto or cpu",
         )
-    if not here.training_runs(execution.processes):
+    if max(here.gpus) < execution.processes:
         raise SpecError(
             "execution.processes",
             f"{max(here.gpus)} visible GPU(s)",
@@ -287,14 +278,6 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
                 f"slots for the {here.num_gpus} visible GPUs",
                 f"lower --{name.replace('_', '-')}",
             )
-
-
-def _slots(execution: Execution, here: Machines) -> dict[str, int]:
-    if here.num_gpus:
-        return {"slots": here.num_gpus}
-    if execution.engine != LOCAL:
-        return {"slots": max(1, here.cpus // execution.threads)}
-    return {"slots": min(here.cpus, MAX_CPU_SLOTS)}
 
 
 def _read(file: Path | None) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.driver import drive, require_complete
 from flows.looking import look
-from flows.run_context import RunContext, current_run
+from flows.run_context import CURRENT, RunContext, drive, require_complete
 from flows.runs.display import (
     ArtifactDisplay,
     Display,
@@ -29,7 +28,6 @@ from flows.runs.display import (
     publish_results,
 )
 from flows.runs.interrupts import interrupted_when_cancelled, is_deployed, sigterm_interrupts
-from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Submit, UnitResult
 from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
@@ -91,7 +89,7 @@ def controlled_study(
       StudyIncompleteError: if some cells failed.
     """
     with sigterm_interrupts():
-        run = current_run()
+        run = CURRENT.get()
         if run is None:
             options = RunOptions(select, retry_failed, budget)
             run = RunContext(preflight([study], make_execution(execution), options))
@@ -116,13 +114,14 @@ def _compute(run: RunContext) -> dict[str, Any]:
     home, tasks = run.execution.home, PrefectTasks()
     while True:
         (work,) = run.works
-        display = FirstSeedDisplay(_display(run.progress()), work.wanted, work.units, home)
+        progress, console = run.progress(), Terminal(file=sys.stderr)
+        shown: Display = (
+            ArtifactDisplay(progress) if is_deployed() else TerminalDisplay(progress, console)
+        )
+        display = FirstSeedDisplay(shown, work.wanted, work.units, home)
         submit = tasks.submit(run.pool, run.tracker)
         summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
-        looked = look(run)
-        for line in looked.lines:
-            _tell(line)
-        if not looked.goes_on:
+        if not look(run, _tell):
             break
     study = work.wanted.study.study
     counts = record_study(str(home), study, mlflow_server(home), wait_for=tasks.last)
@@ -139,12 +138,6 @@ def _tell(line: str) -> None:
         Terminal(file=sys.stderr).print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _display(progress: RunProgress) -> Display:
-    if is_deployed():
-        return ArtifactDisplay(progress)
-    return TerminalDisplay(progress, Terminal(file=sys.stderr))
-
-
 class PrefectTasks:
     """The tasks of a flow run. Each names those whose results it reads, as its upstream tasks.
 
@@ -158,8 +151,6 @@ class PrefectTasks:
         self._read: set[str] = set()
 
     def submit(self, pool: Pool, tracker: ProgressTracker) -> Submit:
-        """Return a function that submits a unit as a Prefect task; call it inside the flow."""
-
         @cache
         def task_named(name: str) -> UnitTask:
             return unit_task(name, pool, tracker)
@@ -168,7 +159,10 @@ class PrefectTasks:
             unit = claim.unit
 
             def settle(future: Future) -> None:
-                result = _result(future)
+                try:
+                    result: UnitResult = future.result(raise_on_failure=False)
+                except CancelledError as error:
+                    result = error  # the run was interrupted; raising would print a traceback
                 if not unit.assists and not isinstance(result, BaseException):
                     self._producers |= dict.fromkeys(unit.outputs, future)
                 end(result)
@@ -184,17 +178,8 @@ class PrefectTasks:
 
     @property
     def last(self) -> list[Future]:
-        """Completed tasks whose results no other task reads."""
         return self._of(self._producers.keys() - self._read)
 
     def _of(self, steps: Iterable[str]) -> list[Future]:
         futures = [self._producers[step] for step in steps if step in self._producers]
         return list({future.task_run_id: future for future in futures}.values())
-
-
-def _result(future: PrefectFuture[Any]) -> UnitResult:
-    try:
-        result: UnitResult = future.result(raise_on_failure=False)
-    except CancelledError as error:  # the run was interrupted; raising would print a traceback
-        return error
-    return result

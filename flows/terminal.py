@@ -1,10 +1,11 @@
-"""Output of the commands: plain lines, and a rich console for tables and progress bars."""
+"""Output of the commands: plain lines, and a rich console for tables; how their process exits."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 from rich.console import Console
@@ -12,6 +13,16 @@ from rich.segment import Segment
 from rich.table import Table
 
 from lce_core.terminal import WIDTH, Guarded, visible
+
+
+@dataclass
+class ProcessEnd:
+    """How a command's process must exit; the entry point of `lce` reads it afterwards."""
+
+    skips_handlers: bool = False
+    """Exit without atexit handlers, because Prefect's server or Ray's head died. Without its
+    server, Prefect's handler retries each pending record for minutes. Without its head, Ray's
+    handler has crashed with a segmentation fault."""
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
@@ -32,10 +43,9 @@ def titled_grids(
 ) -> Iterator[list[str]]:
     """Yield grids of at most `width` characters, as lines: blocks of columns beside labels.
 
-    Args:
-      labels: head of the labels, then the label of each row, all of one length.
-      blocks: title and columns of each block. A column has a head and a text for each row, all of
-        one length. A block that is too wide for a grid is divided.
+    `labels` are the head of the labels and the label of each row. A block has a title and columns,
+    and a column a head and a text for each row; all labels, and all texts of a column, have one
+    length. A block that is too wide for a grid is divided.
     """
     labels, room = ["".ljust(len(labels[0])), *labels], width - len(labels[0])
     parts = []
@@ -49,7 +59,6 @@ def titled_grids(
 
 
 def _packed(columns: Iterable[Sequence[str]], room: int) -> list[list[Sequence[str]]]:
-    """Group columns that fit beside each other; one that is wider than `room` stands alone."""
     groups: list[list[Sequence[str]]] = []
     for column in columns:
         if groups and sum(len(one[0]) for one in (*groups[-1], column)) <= room:

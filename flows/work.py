@@ -13,10 +13,14 @@ from typing import Any
 
 from flows.locking import compare_with_lock
 from flows.plans.budget import within_budget
-from flows.plans.plugin_changes import check_plugin_changes
 from flows.plans.pricing import prices_of
 from flows.request import Request, compile_request, found_by_name
-from flows.selection import require_models, require_work, select_cells
+from flows.selection import (
+    check_plugin_changes,
+    require_models,
+    require_work,
+    select_cells,
+)
 from flows.settings import DATA_FOLDER, mlflow_server
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
@@ -80,10 +84,6 @@ class Work:
         return prices.predicted(steps, self.request.execution.training_processes)
 
     @property
-    def seconds(self) -> dict[str, float]:
-        return {fingerprint: one.seconds for fingerprint, one in self.predicted.items()}
-
-    @property
     def done(self) -> set[str]:
         return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
@@ -93,7 +93,8 @@ class Work:
 
     def ordered(self, host: str) -> list[Unit]:
         """Return the units in starting order; ties differ between `host` names."""
-        return dearest_first(self.units, self.wanted, self.seconds, host)
+        seconds = {name: one.seconds for name, one in self.predicted.items()}
+        return dearest_first(self.units, self.wanted, seconds, host)
 
     @property
     def failed_before(self) -> dict[str, str]:
@@ -110,20 +111,10 @@ class Work:
 def preflight(
     studies: Sequence[str], execution: Execution, options: RunOptions
 ) -> tuple[Work, ...]:
-    """Check the studies, prepare the store and determine the steps to do.
+    """Check the studies (names, or paths of files), prepare the store, determine the steps to do.
 
     All studies are checked before the store is prepared. The checks write nothing to the store
     except digests of data files and accepted plug-in changes.
-
-    Args:
-      studies: names of shipped studies or of studies that ran here, or paths of study files.
-
-    Raises:
-      SpecError: if a study, an option or the MLflow server's URL is wrong, a base model was not
-        fetched, a plug-in changed without a new VERSION, or the store's file system does not
-        support leases.
-      DataError: if a corpus exists but cannot be read.
-      StoreError: if the disk is full, or a damaged catalog cannot be renamed.
     """
     store = Store(execution.home)
     mlflow_server(store.home)  # raises an error before the steps, not after them
@@ -140,7 +131,6 @@ def preflight(
 
 
 def _with_folders_of_all(found: Sequence[Execution]) -> Execution:
-    """Merge the folders of settings that are otherwise equal."""
     own = (folder for one in found for folder in one.plugin_folders)
     merged: dict[str, Any] = {"plugin_folders": tuple(dict.fromkeys(own))}
     for field, option in (("data_folders", DATA_FOLDER), ("model_folders", "--model-folder")):
@@ -157,7 +147,6 @@ def _with_folders_of_all(found: Sequence[Execution]) -> Execution:
 
 
 def _checked(request: Request, options: RunOptions, store: Store) -> Work:
-    """Check a study and choose its steps. Write only accepted plug-in changes to the store."""
     execution = request.execution
     wanted, look = select_cells(request.plan, options.select), None
     require_work(request.plan, request.where)
@@ -176,7 +165,6 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
 
 
 def _saved(work: Work, store: Store) -> Work:
-    """Save the study's plan; add notes about a reused name and changes from the lock."""
     request, name = work.request, work.request.plan.study.study
     notes = []
     if (before := store.studies.source(name)) not in (None, request.where):

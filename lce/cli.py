@@ -22,8 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.process_end import ProcessEnd
-from flows.terminal import say
+from flows.terminal import ProcessEnd, say
 from lce.commands import keeping, plugins, results, rope, services, studies
 from lce_core import errors
 from lce_core.environment import restrict

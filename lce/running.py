@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.process_end import ProcessEnd
 from flows.run_context import RunContext, current
 from flows.runs.results import show_results
 from flows.servers.temporary_server import (
@@ -20,7 +19,7 @@ from flows.servers.temporary_server import (
     temporary_server,
 )
 from flows.settings import mlflow_server
-from flows.terminal import Terminal
+from flows.terminal import ProcessEnd, Terminal
 from flows.work import RunOptions, Work, preflight
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution

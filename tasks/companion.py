@@ -48,7 +48,6 @@ def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
 
 
 def end_of_input() -> threading.Event:
-    """Return an event that is set when the process which started this one has ended."""
     ended = threading.Event()
 
     def wait() -> None:

@@ -58,7 +58,6 @@ class Differences:
 
 
 def compare(first: Rows, second: Rows, study: str | None) -> Differences:
-    """Compare the results of the query `SCORES` in two homes, of one study or all."""
     a, b = _by_axes(first), _by_axes(second)
     known = {axes[0] for axes in (*a, *b)}
     if not known:
@@ -93,7 +92,6 @@ def compare(first: Rows, second: Rows, study: str | None) -> Differences:
 
 
 def scores_of(home: Path) -> Rows:
-    """Return the result of `SCORES` in a home, or in a copy of its catalog."""
     return run_query(mended(home.absolute()) if home.is_dir() else home, SCORES)[1]
 
 

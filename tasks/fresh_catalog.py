@@ -58,10 +58,7 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
 
 @contextlib.contextmanager
 def catalog_kept_fresh(home: Path) -> Iterator[None]:
-    """Keep the catalog up to date in a separate process, within about a minute.
-
-    The process logs errors to logs/live-results.log.
-    """
+    """Keep the catalog up to date in a separate process, which logs to logs/live-results.log."""
     # At the end of the block, wait for a running build: the run's own build would wait for its lock
     # anyway.
     log = home / "logs" / "live-results.log"
@@ -70,7 +67,6 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 
 
 def main(home: Path, pace: Pace) -> int:
-    """Keep the catalog up to date until standard input closes; return 0, or 3 on an error."""
     guard_terminal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the dashboard, which ends this
     os.nice(_NICE)

@@ -20,7 +20,6 @@ from pathlib import Path
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.lease import Lease
-from tasks.slots import SlotCounts, slot_counts
 
 WAIT_SECONDS = 5.0
 LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
@@ -40,19 +39,12 @@ class Machines:
     def num_gpus(self) -> int:
         return sum(self.gpus)
 
-    def training_runs(self, processes: int) -> int:
-        """Return how many training runs of `processes` GPUs fit at once, each in one machine."""
-        return sum(number // processes for number in self.gpus)
-
-    def slot_counts(self, execution: Execution) -> SlotCounts:
-        return slot_counts(execution, self.gpus)
-
 
 def this_machine(execution: Execution) -> Machines:
     gpus = 0 if execution.device == "cpu" else len(visible_gpus())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     usable = min([cores or 1, *map(math.ceil, cpu_quotas())])
-    return Machines((gpus,), usable, (gpu_name() or "") if gpus else "")
+    return Machines((gpus,), usable, gpu_name() if gpus else "")
 
 
 def cpu_quotas(
@@ -60,8 +52,8 @@ def cpu_quotas(
 ) -> list[float]:
     """Return the CPU limits, in cores, of this process's cgroup and its parents.
 
-    `own` lists the cgroups of this process, `mounted` is the file system of both versions. In a
-    container `own` may name folders that `mounted` lacks; these are skipped.
+    In a container `own`, this process's cgroups, may name folders that the file system at `mounted`
+    lacks; these are skipped.
     """
     quotas = []
     for line in _text(own).splitlines():
@@ -103,11 +95,10 @@ def visible_gpus() -> dict[str, str]:
     return {name: installed.get(name, name) for name in names}
 
 
-def gpu_name() -> str | None:
-    """Return the model of the first visible GPU, from nvidia-smi."""
+def gpu_name() -> str:
     visible = visible_gpus()
     listed = _query("index,name") if visible else {}
-    return next((name for index, name in listed.items() if index in visible), None)
+    return next((name for index, name in listed.items() if index in visible), "")
 
 
 def never(seconds: float) -> bool:
@@ -122,11 +113,7 @@ def leased_gpus(
 ) -> Iterator[list[str]]:
     """Lease up to `most` free GPUs, wait until `least` are free, and yield their CUDA names.
 
-    Between attempts, `has_to_end` waits the given seconds; True ends the wait.
-
-    Raises:
-      SpecError: if fewer than `least` GPUs are visible.
-      KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
+    Between attempts, `has_to_end` waits the given seconds; True ends the wait: KeyboardInterrupt.
     """
     gpus = visible_gpus()
     if len(gpus) < least:
@@ -140,7 +127,11 @@ def leased_gpus(
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:
         with contextlib.ExitStack() as leases:
-            leased = _lease(gpus, folder, most, leases)
+            leased: list[str] = []
+            for name, hardware in gpus.items():
+                if len(leased) < most and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
+                    leases.enter_context(lease)
+                    leased.append(name)
             if len(leased) >= least:
                 yield leased
                 return
@@ -148,19 +139,7 @@ def leased_gpus(
             raise KeyboardInterrupt
 
 
-def _lease(
-    gpus: dict[str, str], folder: Path, wanted: int, leases: contextlib.ExitStack
-) -> list[str]:
-    leased: list[str] = []
-    for name, hardware in gpus.items():
-        if len(leased) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
-            leases.enter_context(lease)
-            leased.append(name)
-    return leased
-
-
 def _query(fields: str) -> dict[str, str]:
-    """Return a dict from the first to the second of two nvidia-smi fields; empty on failure."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],

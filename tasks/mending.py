@@ -13,10 +13,7 @@ from catalog import catalog_path
 
 
 def damage(home: Path) -> str | None:
-    """Return why the catalog is unusable, as a phrase that completes "it is ...".
-
-    Return None if the catalog is usable or missing.
-    """
+    """Return why the catalog is unusable, to complete "it is ..."; None if usable or missing."""
     path = catalog_path(home)
     if not os.path.lexists(path):
         return None

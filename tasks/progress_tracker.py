@@ -8,19 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lce_core.study.pricing.calibration import Running
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A step that a worker has computed, or whose result the worker found in the store."""
-
-    fingerprint: str
-    seconds: float | None
-    """Duration of the computation; None if the result already existed."""
 
 
 class ProgressTracker:
@@ -31,8 +21,9 @@ class ProgressTracker:
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
         """Fingerprint ("" until it reports progress), monotonic start and share done, by unit."""
-        self._ended: list[Ended] = []
-        self._computed = 0
+        self._ended: list[tuple[str, float | None]] = []
+        self.computed = 0
+        """Number of steps that this run's workers have computed."""
 
     def publish(self, unit: str, event: Mapping[str, Any]) -> None:
         with self._lock:
@@ -43,12 +34,12 @@ class ProgressTracker:
                 self._steps[unit] = (event["fingerprint"], started, share(event))
             elif event["event"] == "step":
                 computed = event["status"] == "computed"
-                self._computed += computed
+                self.computed += computed
                 self._steps[unit] = ("", time.monotonic(), 0.0)  # the unit's next step starts
                 # A failed or held step may be retried, so it has not ended.
                 if event["status"] not in ("failed", "held"):
                     seconds = event["seconds"] if computed else None
-                    self._ended.append(Ended(event["fingerprint"], seconds))
+                    self._ended.append((event["fingerprint"], seconds))
 
     def finish(self, unit: str) -> None:
         with self._lock:
@@ -60,23 +51,19 @@ class ProgressTracker:
             return dict(self._lines)
 
     def running_steps(self) -> dict[str, Running]:
-        """Return the running steps that have reported progress, by fingerprint."""
         now = time.monotonic()
         with self._lock:
             steps = list(self._steps.values())
         return {step: Running(now - started, done) for step, started, done in steps if step}
 
-    def take_ended(self) -> list[Ended]:
-        """Return the steps that were computed or found in the store since the last call."""
+    def take_ended(self) -> list[tuple[str, float | None]]:
+        """Return the steps that ended since the last call, and the seconds of computed ones.
+
+        A step whose result the worker found in the store has None.
+        """
         with self._lock:
             ended, self._ended = self._ended, []
         return ended
-
-    @property
-    def computed(self) -> int:
-        """Number of steps that this run's workers have computed."""
-        with self._lock:
-            return self._computed
 
 
 def describe(event: Mapping[str, Any]) -> str:
@@ -93,7 +80,6 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def share(event: Mapping[str, Any]) -> float:
-    """Return the share of a step that is done, 0..1; 0 if unknown."""
     done, total = (event["step"], event["steps"]) if "steps" in event else (0, 0)
     if "total" in event:
         done, total = event["done"], event["total"]

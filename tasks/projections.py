@@ -58,7 +58,6 @@ def rebuild_mlflow(home: Path, mlflow: str | None = None) -> list[str]:
 
 
 def restore_mlflow(home: Path) -> None:
-    """Create MLflow's database and write all studies to it, unless a usable database exists."""
     if not tracking.has_usable_database(home):
         tracking.initialise(home)
         rebuild_mlflow(home)

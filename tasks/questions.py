@@ -19,15 +19,11 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
 
     `form` is "table", "csv" or "json". `memory`, such as 8GB, defaults to half of the free memory,
     at most 4 GB.
-
-    Raises:
-      SpecError: if `form`, `memory` or the statement is invalid.
     """
     return format_rows(*_answered(home, sql, memory), form)
 
 
 def answer_in_file(home: Path, sql: str, form: str, file: Path, memory: str | None = None) -> None:
-    """Write the result of `answer` to a file; "parquet" is possible, too."""
     columns, rows = _answered(home, sql, memory)
     if form == "parquet":
         write_parquet(columns, rows, file)
@@ -41,5 +37,4 @@ def _answered(home: Path, sql: str, memory: str | None) -> tuple[list[str], list
 
 
 def read(home: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Run one of the project's own SQL statements in this process and return its rows."""
     return run_query(catalog_path(home), sql)[1]

@@ -24,10 +24,6 @@ class Slot:
     gpus: tuple[str, ...] = ()
     """CUDA names; in a Ray cluster mere numbers; () on a CPU."""
 
-    @property
-    def number(self) -> int:
-        return self.places[0]
-
     def to_json(self) -> dict[str, Any]:
         return {"places": list(self.places), "gpus": list(self.gpus)}
 
@@ -118,16 +114,14 @@ class Slots:
     def _free_choices(self, kind: str) -> list[tuple[int, ...]]:
         if self._at_limit(kind):
             return []
-        return [places for places in self._choices(kind) if self._free.issuperset(places)]
+        # Use aligned groups of places, so that evaluation steps fragment as few training slots as
+        # possible.
+        size = self.counts.places_per_training if is_training(kind) else 1
+        places = len(self._gpus) or self.counts.places
+        choices = (tuple(range(at, at + size)) for at in range(0, places - size + 1, size))
+        return [places for places in choices if self._free.issuperset(places)]
 
     def _at_limit(self, kind: str) -> bool:
         training = is_training(kind)
         used = sum(one is training for one in self._used.values())
         return used >= (self.counts.training if training else self.counts.evaluation)
-
-    def _choices(self, kind: str) -> list[tuple[int, ...]]:
-        # Use aligned groups of places, so that evaluation steps fragment as few training slots as
-        # possible.
-        size = self.counts.places_per_training if is_training(kind) else 1
-        places = len(self._gpus) or self.counts.places
-        return [tuple(range(start, start + size)) for start in range(0, places - size + 1, size)]

@@ -47,7 +47,6 @@ class Schema:
 
 
 def sqlite_url(path: Path, dialect: str = "sqlite") -> str:
-    """Return the URL by which SQLAlchemy opens a database file of a home."""
     text = str(path.absolute())
     if "%" in text and dialect == "sqlite":
         # MLflow creates the folder that it reads, undecoded, from a URL without a driver.
@@ -120,10 +119,7 @@ def _torn(database: sqlite3.Connection) -> str | None:
 
 @functools.cache
 def _revisions(schema: Schema) -> frozenset[str]:
-    """Return the Alembic revisions that the installed release accepts; an empty set accepts any.
-
-    A program that migrates databases accepts all of its revisions, else only the newest.
-    """
+    """Return the Alembic revisions that the installed release accepts; an empty set accepts any."""
     found = importlib.util.find_spec(schema.package)  # does not import the package
     folders = (found.submodule_search_locations if found else None) or []
     own: set[str] = set()

@@ -96,7 +96,6 @@ def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
 
 
 def _kill_at_end(lifeline: int, is_cut: threading.Event) -> None:
-    """Wait until the lifeline closes, then kill all descendants and exit."""
     while os.read(lifeline, 4096):
         pass
     is_cut.set()

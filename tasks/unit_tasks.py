@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.logging import get_run_logger
 
 from tasks import projections, units
@@ -37,8 +38,15 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
         persist_result=False,
         refresh_cache=False,
         log_prints=False,
-        **units.prefect_options(pool.execution.max_attempts),
+        retries=pool.execution.max_attempts - 1,
+        retry_delay_seconds=units.DELAY_SECONDS,
+        retry_condition_fn=_is_retried,
     )(compute)
+
+
+# This must be a plain function: given a partial or a method, Prefect silently never retries.
+def _is_retried(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001
+    return units.is_retried(state.result(raise_on_failure=False))
 
 
 @task(
@@ -52,7 +60,6 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     log_prints=False,
 )
 def record_study(home: str, study: str, mlflow: str | None) -> dict[str, int]:
-    """Update catalog and MLflow from the store; return the study's number of cells by status."""
     return projections.record(Path(home), study, mlflow)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.store.artifacts import Store
@@ -18,10 +18,6 @@ from lce_core.store.steps import Step
 from tasks.progress_tracker import ProgressTracker
 from tasks.slots import Slot
 from tasks.workers import Pool
-
-if TYPE_CHECKING:
-    from prefect import Task
-    from prefect.client.schemas.objects import State, TaskRun
 
 DELAY_SECONDS = [1.0, 10.0, 60.0]
 """Delays before the first, the second and every further retry; the default is two retries."""
@@ -39,16 +35,9 @@ def compute(
     """Compute the steps of a unit on a slot that was claimed from `pool`; both are JSON.
 
     A unit that `assists` only computes parts of another worker's step, which shows the progress and
-    records failures. With `shared`, other processes compute steps of the unit as well.
-
-    Returns:
-      The unit's name ("unit"), numbers of steps computed here ("computed") and found ("existing"),
-        and fingerprints of steps that other processes are computing ("held").
-
-    Raises:
-      StepsFailedError: if some steps failed. The other steps are done, or held by other processes.
-      WorkerLostError: if the worker died.
-      RunEndedError: if the run ended before the unit.
+    records failures. With `shared`, other processes compute steps of the unit as well. The result
+    has numbers of steps computed here ("computed") and found ("existing"), and fingerprints of
+    steps that other processes are computing ("held").
     """
     name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]
@@ -78,7 +67,7 @@ def compute(
         raise some_failed
     computed = sum(event["status"] == "computed" for event in ended)
     existing = len(ended) - computed - len(held)
-    return {"unit": name, "computed": computed, "existing": existing, "held": held}
+    return {"computed": computed, "existing": existing, "held": held}
 
 
 def is_retried(error: object) -> bool:
@@ -88,10 +77,7 @@ def is_retried(error: object) -> bool:
 
 
 def with_retries(compute: Callable[[], Result], max_attempts: int, stop: threading.Event) -> Result:
-    """Call `compute` until it succeeds, at most `max_attempts` times.
-
-    Raises its error in the last attempt, if it is not transient, or if `stop` is set.
-    """
+    """Call `compute` until it succeeds, fails permanently or `stop` is set."""
     attempt = 1
     while True:
         try:
@@ -101,21 +87,3 @@ def with_retries(compute: Callable[[], Result], max_attempts: int, stop: threadi
             if attempt == max_attempts or not is_retried(error) or stop.wait(delay):
                 raise
             attempt += 1
-
-
-def prefect_options(max_attempts: int) -> dict[str, Any]:
-    """Return options of `prefect.task` that retry as `with_retries` does."""
-    return {
-        "retries": max_attempts - 1,
-        "retry_delay_seconds": DELAY_SECONDS,
-        "retry_condition_fn": _is_retried_by_prefect,
-    }
-
-
-# This must be a plain function: given a partial or a method, Prefect silently never retries.
-def _is_retried_by_prefect(
-    task: Task[Any, Any],  # noqa: ARG001
-    task_run: TaskRun,  # noqa: ARG001
-    state: State[Any],
-) -> bool:
-    return is_retried(state.result(raise_on_failure=False))

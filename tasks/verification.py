@@ -42,11 +42,7 @@ class Recomputed:
 
 @contextlib.contextmanager
 def home_aside(store: Store) -> Iterator[Store]:
-    """Yield a temporary store in a subfolder, and remove it at the end.
-
-    Raises:
-      SpecError: if another process is verifying the store.
-    """
+    """Yield a temporary store in a subfolder, and remove it at the end; one process at a time."""
     lease = Lease.acquire(store.home / "leases", LEASE)
     if lease is None:
         raise SpecError(
@@ -69,18 +65,19 @@ def home_aside(store: Store) -> Iterator[Store]:
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Recomputed, None, None]:
-    """Recompute steps in `aside`; one worker computes steps that share a model.
-
-    Steps that share a model follow each other in the result.
-    """
-    for step in steps:
-        _link_parents(step, store, aside)
+    """Recompute steps in `aside`, those that share a model one after the other in one worker."""
+    for parent in (parent for step in steps for parent in step.parents.values()):
+        if folder := store.find(parent):
+            link = aside.home / "artifacts" / folder.parent.name / folder.name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                link.symlink_to(folder)
     if store.models.is_dir():
         aside.models.symlink_to(store.models)
     logs = make_folder(store.home / "logs")  # the error of a dead worker names a log here
     (aside.home / "logs").symlink_to(logs)
     pool = Pool(execution.model_copy(update={"home": aside.home})).open(trains=False)
-    threads = ThreadPoolExecutor(pool.slot_counts.evaluation)
+    threads = ThreadPoolExecutor(pool.slots.counts.evaluation)
     try:
         ordered = sorted(steps, key=_unit)
         units = [list(group) for _, group in groupby(ordered, key=_unit)]
@@ -108,14 +105,5 @@ def _run(pool: Pool, unit: Sequence[Step]) -> dict[str, Event]:
     except WorkerLostError as error:
         return {step.fingerprint: {"message": str(error)} for step in unit}
     finally:
-        pool.release(slot)
+        pool.slots.release(slot)
     return {event["fingerprint"]: event for event in ended}
-
-
-def _link_parents(step: Step, store: Store, aside: Store) -> None:
-    for parent in step.parents.values():
-        if folder := store.find(parent):
-            link = aside.home / "artifacts" / folder.parent.name / folder.name
-            link.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                link.symlink_to(folder)

@@ -93,7 +93,8 @@ class WorkQueue:
             free = tuple(
                 step
                 for step in unit.steps
-                if not self._waits_for_retry(step) and (step.id not in names or self._is_free(step))
+                if time.monotonic() >= self._retries.get(step.id, (0.0, 0.0))[0]
+                and (step.id not in names or self._is_free(step))
             )
             if len(free) < len(unit.steps):
                 self.num_held += 1
@@ -141,7 +142,6 @@ class WorkQueue:
             self._retries[step.id] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
-        """Remove a unit that can never run because a step that it needs failed."""
         self.waiting = [other for other in self.waiting if other is not unit]
 
     @property
@@ -150,7 +150,8 @@ class WorkQueue:
 
     def poll(self) -> list[EndedElsewhere]:
         started = time.monotonic()
-        listing, failed = self._store.listing(), self._failed_since()
+        listing, attempts = self._store.listing(), self._store.failures.attempts()
+        failed = {step_id for step_id, number in attempts.items() if self._is_new(step_id, number)}
         found: list[EndedElsewhere] = []
         waiting: list[Unit] = []
         for unit in self.waiting:
@@ -165,9 +166,6 @@ class WorkQueue:
         took = time.monotonic() - started
         self._next_poll = started + max(POLL_SECONDS, _POLL_SHARE * took)
         return found
-
-    def _waits_for_retry(self, step: Step) -> bool:
-        return time.monotonic() < self._retries.get(step.id, (0.0, 0.0))[0]
 
     def _is_free(self, step: Step) -> bool:
         try:
@@ -206,22 +204,12 @@ class WorkQueue:
             return self._store.record(step, listing) is not None
         # Another process committed the artifact moments ago by one rename, so skip the check of its
         # digests, which takes long for gigabytes of weights.
-        try:
-            folder = self._store.path(step, listing)
-            record = Record.read(folder)
-            # `lce import` adds trainings without their weights, from which no cell can be computed.
-            is_whole = not record.has_weights_elsewhere(folder)
-            return record.fingerprint == step.fingerprint and is_whole
-        except (OSError, ValueError):
+        folder = self._store.path(step, listing)
+        record = Record.find(folder)
+        # `lce import` adds trainings without their weights, from which no cell can be computed.
+        if record is None or record.has_weights_elsewhere(folder):
             return False
-
-    def _failed_since(self) -> set[str]:
-        """Return the ids of the steps that failed, in any process, after this queue was created."""
-        return {
-            step_id
-            for step_id, number in self._store.failures.attempts().items()
-            if self._is_new(step_id, number)
-        }
+        return record.fingerprint == step.fingerprint
 
     def _is_new(self, step_id: str, attempts: int) -> bool:
         return attempts > self._attempts.get(step_id, 0)

@@ -50,14 +50,10 @@ class Worker(ABC):
     ) -> list[Event]:
         """Compute the steps in order; return their end events, described in `tasks.worker`.
 
-        Args:
-          shared: True if other processes compute the unit as well: skip the steps whose lease they
-            hold and compute the others. If False and another process holds the first missing step,
-            that process has claimed the whole unit, and no further step is computed.
-          assists: True to compute parts of a long step that another worker will finish.
-
-        Raises:
-          WorkerLostError: if the process ended before all steps were done.
+        With `shared`, other processes compute the unit as well: skip the steps whose lease they
+        hold and compute the others. Without it, a process that holds the first missing step has
+        claimed the whole unit, and no further step is computed. With `assists`, compute parts of a
+        long step that another worker will finish.
         """
         payload = [step.to_json() for step in steps]
         request = json.dumps({"steps": payload, "shared": shared, "assists": assists})
@@ -116,7 +112,7 @@ class WorkerProcess(Worker):
     def __init__(self, slot: Slot, execution: Execution) -> None:
         logs = make_folder(execution.home / "logs")
         # Processes in containers that share a store may have equal pids, so include the host name.
-        self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.number}.log"
+        self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.places[0]}.log"
         requests_in, requests_out = os.pipe()
         events_in, events_out = os.pipe()
         fds = (requests_in, events_out)
@@ -139,7 +135,6 @@ class WorkerProcess(Worker):
         self._send(execution.model_dump_json())
 
     def events(self, request: str) -> Iterator[Event]:
-        """See `Worker.events`. Raises WorkerLostError if the process ended before the request."""
         self._is_computing = True
         self._send(request)
         for line in self._events:

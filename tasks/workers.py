@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
-from lce_core.errors import RunEndedError, SpecError, WorkerLostError
+from lce_core.errors import RunEndedError, WorkerLostError
 from lce_core.execution import LOCAL, Execution
 from lce_core.store.steps import Step
 from tasks.machines import leased_gpus, never, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import RayWorker
-from tasks.slots import Slot, SlotCounts, Slots, slot_counts
+from tasks.slots import Slot, Slots, slot_counts
 from tasks.worker_process import Event, Worker, WorkerProcess
 
 _LEAVE_SECONDS = 5.0
@@ -31,8 +31,9 @@ POLL_SECONDS = 0.5
 class Pool:
     """The workers of a run: at most one for each GPU, or for each slot on a CPU.
 
-    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs. A
-    closed pool starts no worker: threads that retry units would otherwise continue the run.
+    `open` leases the GPUs and sets `slots`. Leaving the `with` block ends all workers and releases
+    the GPUs. A closed pool starts no worker: threads that retry units would otherwise continue the
+    run.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -54,17 +55,14 @@ class Pool:
         """Lease GPUs of this machine, or connect to the Ray cluster, and divide them into slots.
 
         With `trains`, wait until enough GPUs for a training run are free, else for one.
-        `has_to_end` waits the given seconds; True stops the wait.
-
-        Raises:
-          KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
+        `has_to_end` is that of `leased_gpus`.
         """
         slots = (
             _slots(self.execution, trains, has_to_end)
             if self.execution.engine == LOCAL
             else cluster.slots(self.execution, self.head)
         )
-        self._slots = self._leases.enter_context(slots)
+        self.slots = self._leases.enter_context(slots)
         self.is_open = True
         return self
 
@@ -74,23 +72,10 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def slot_counts(self) -> SlotCounts:
-        return self._slots.counts
-
-    def has_room(self, kind: str) -> bool:
-        return self._slots.has_room(kind)
-
     def claim(self, kind: str) -> Slot | None:
         with self._lock:
             warm = list(self._workers)
-        return self._slots.claim(kind, warm)
-
-    def release(self, slot: Slot) -> None:
-        self._slots.release(slot)
-
-    def is_crowded_out(self, kind: str) -> bool:
-        return self._slots.is_crowded_out(kind)
+        return self.slots.claim(kind, warm)
 
     def run(
         self,
@@ -103,9 +88,7 @@ class Pool:
     ) -> list[Event]:
         """Compute the steps on a claimed slot; see `Worker.run`.
 
-        Raises:
-          WorkerLostError: if the worker died.
-          RunEndedError: if the pool was closed before or during the computation.
+        Raises RunEndedError, which nobody retries, if the pool was closed meanwhile.
         """
         try:
             worker = self._placed(slot, self._worker(slot), steps[0], on_event)
@@ -121,7 +104,10 @@ class Pool:
             self._discard(slot.places)
             raise
         finally:
-            self._mark_idle(slot)
+            with self._lock:
+                self._busy.discard(slot.places)
+                if len(self._spare) < len(self._waiting) and slot.places in self._workers:
+                    self._spare.append((slot.places, self._workers.pop(slot.places)))
 
     def close(self) -> None:
         self.is_closed = True
@@ -162,16 +148,14 @@ class Pool:
         for places in overlap:  # idle workers, whose loaded models still occupy the GPUs
             self._discard(places)
         if worker is None:
-            worker = self._start(slot)
+            if self.execution.engine == LOCAL:
+                worker = WorkerProcess(slot, self.execution)
+            else:
+                worker = RayWorker(slot, self.execution, self.head)
             with self._lock:
                 self._workers[slot.places] = worker
             self._require_open()  # `close` may have run before the worker was listed
         return worker
-
-    def _start(self, slot: Slot) -> Worker:
-        if self.execution.engine == LOCAL:
-            return WorkerProcess(slot, self.execution)
-        return RayWorker(slot, self.execution, self.head)
 
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
@@ -220,12 +204,6 @@ class Pool:
             idle = next((places for places in self._workers if places not in self._busy), None)
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
 
-    def _mark_idle(self, slot: Slot) -> None:
-        with self._lock:
-            self._busy.discard(slot.places)
-            if len(self._spare) < len(self._waiting) and slot.places in self._workers:
-                self._spare.append((slot.places, self._workers.pop(slot.places)))
-
     def _close_spare(self) -> None:
         with self._lock:
             spare, self._spare = self._spare, []
@@ -245,13 +223,6 @@ def _slots(
 ) -> Iterator[Slots]:
     visible = {} if execution.device == "cpu" else visible_gpus()
     if not visible:
-        if execution.device == "cuda":
-            raise SpecError(
-                "execution.device",
-                "cuda, but no GPU is visible here",
-                "a device of this machine",
-                "use device auto or cpu",
-            )
         yield Slots(slot_counts(execution, ()), ())
         return
     counts = slot_counts(execution, (len(visible),))

@@ -2,23 +2,15 @@
 
 SQL has no bootstrap and no exact test, so Python fills these tables (schema `compared`) from the
 samples of done cells while the catalog is built.
-
-  samples            the scores of cells as arrays, aligned by prompt
-  aligned            scores of several methods on the same prompts
-  pairs              every method against the others on the same prompts
-  families           tests of these comparisons, corrected within families
-  lengths            effective context length of each method
-  orders             perplexity against downstream scores, and papers against ours
-  seeds              means with intervals for other seeds and prompts
-  positions          losses against the base model's by position, and retrieved keys by depth
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import duckdb
 
 from catalog.comparisons.families import paired_differences
 from catalog.comparisons.lengths import effective_lengths
@@ -38,17 +30,8 @@ from catalog.comparisons.pairs import (
     Prediction,
 )
 from catalog.comparisons.positions import position_differences, retrieval_by_depth
-from catalog.comparisons.samples import Cell, read_cells
+from catalog.comparisons.samples import read_cells
 from catalog.comparisons.seeds import seed_means
-
-if TYPE_CHECKING:
-    import duckdb
-
-_TABLES: dict[str, Callable[[list[Cell]], Iterator[dict[str, Any]]]] = {
-    "effective_length": effective_lengths,
-    "perplexity_agreement": perplexity_agreements,
-    "mean_over_seeds": seed_means,
-}
 
 
 def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
@@ -57,14 +40,18 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 
     cells = read_cells(connection)
     default = [cell for cell in cells if cell.is_default]
-    tables = {name: rows_of(default) for name, rows_of in _TABLES.items()}
     pairs = list(paired_differences(cells, _predicted(connection), _looks(connection)))
-    tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
-    tables["paired_difference"] = iter(pairs)
-    tables["paper_agreement"] = paper_agreements(connection)
-    tables["prediction"] = predictions(cells, _predicts(connection))
-    tables["nll_difference"] = position_differences(connection)
-    tables["retrieval_by_depth"] = retrieval_by_depth(connection)
+    tables: dict[str, Iterable[dict[str, Any]]] = {
+        "effective_length": effective_lengths(default),
+        "perplexity_agreement": perplexity_agreements(default),
+        "mean_over_seeds": seed_means(default),
+        "margin": [margin for row in pairs for margin in row.pop("margins")],
+        "paired_difference": pairs,
+        "paper_agreement": paper_agreements(connection),
+        "prediction": predictions(cells, _predicts(connection)),
+        "nll_difference": position_differences(connection),
+        "retrieval_by_depth": retrieval_by_depth(connection),
+    }
     for name, found in tables.items():
         if rows := list(found):
             connection.register("rows_to_insert", pa.Table.from_pylist(rows))
@@ -101,7 +88,6 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
 
 
 def _predicts(connection: duckdb.DuckDBPyConnection) -> list[Predicts]:
-    """Return the expected rank agreements of perplexity and a benchmark."""
     rows = connection.execute(
         "SELECT study, base_model, benchmark, eval_length, metric, among, is_registered"
         " FROM expectations WHERE expected = 'predicts'"
@@ -117,7 +103,7 @@ def _predicts(connection: duckdb.DuckDBPyConnection) -> list[Predicts]:
             benchmark,
             eval_length,
             metric,
-            None if among is None else tuple(of_name.get(name, (name, True)) for name in among),
+            among and tuple(of_name.get(name, (name, True)) for name in among),
             is_registered,
             among,
         )

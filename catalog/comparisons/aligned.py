@@ -260,8 +260,7 @@ def aligned(
 ) -> Iterator[AlignedScores]:
     """Yield one `AlignedScores` per group of methods with equal prompts, metric and aggregation.
 
-    Methods with an unfinished cell, or with a value that `aggregation_of` cannot explain, are
-    omitted.
+    Methods with an unfinished cell or an unknown aggregation are omitted.
     """
     by_part = {(cell.method, *cell.part): cell for cell in cells}
     alike: dict[Any, list[list[Cell]]] = {}
@@ -290,12 +289,10 @@ def _together(rows: list[list[Cell]]) -> AlignedScores:
         np.repeat(np.arange(len(rows)), [len(row[0].scored.scores) for row in rows]),  # type: ignore[union-attr]
         np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64),
         [(rows[0][0].benchmark, *name) for name in numbers],
-        np.concatenate([_columns(row) for row in rows]),
+        np.concatenate(
+            [np.stack([one.scored.scores for one in row if one.scored], axis=1) for row in rows]
+        ),
     )
-
-
-def _columns(row: list[Cell]) -> Numbers:
-    return np.stack([cell.scored.scores for cell in row if cell.scored is not None], axis=1)
 
 
 def _without_rounding(value: float, scale: float) -> float:
@@ -304,7 +301,6 @@ def _without_rounding(value: float, scale: float) -> float:
 
 
 def _summed(added: Numbers, clusters: NDArray[np.int64], number: int) -> Numbers:
-    """Add up the rows of each cluster, shape (clusters, m)."""
     # Sort before adding: a floating-point sum depends on its order.
     sums = np.empty((number, added.shape[1]))
     for method, own in enumerate(added.T):

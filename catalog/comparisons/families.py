@@ -46,9 +46,6 @@ def paired_differences(
     """Yield rows of `compared.paired_difference`: each pair once, the base model always second.
 
     The key `margins` of each row lists rows of `compared.margin`.
-
-    Args:
-      looks: the looks by study; a study without `looks` has no entry.
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
         where = (of_model[0].study, of_model[0].base_model)
@@ -66,7 +63,6 @@ def paired_differences(
 def _rows(
     found: Sequence[Compared], missing: Sequence[Prediction], looks: Looks | None
 ) -> Iterator[Row]:
-    """Yield the rows of a study and base model, corrected within their families."""
     has_seeds = any(one.row["generalises_to"] == SEEDS for one in found)
     main = _corrected(found, missing, looks)
     here = [replace(one, contrast=one.on_checkpoints) for one in found] if has_seeds else []
@@ -98,7 +94,6 @@ class _Result:
 def _corrected(
     found: Sequence[Compared], missing: Sequence[Prediction], looks: Looks | None
 ) -> list[_Result]:
-    """Correct comparisons within their families, in the order of `found`."""
     results: dict[int, _Result] = {}
     members: dict[tuple[str, int], list[int]] = {
         (one.family, one.rank): [] for one in missing if one.family != EXPLORATORY
@@ -213,12 +208,6 @@ def _intervals(one: Compared, result: _Result | None) -> tuple[float | None, flo
     return _in_metric(one, result.adjusted.low), _in_metric(one, result.adjusted.high)
 
 
-def _gain(one: Compared, method: Method) -> Contrast:
-    """Return the contrast with a positive value if `method` is better."""
-    is_first = method == one.methods[0]
-    return one.contrast if is_first == one.row["higher_is_better"] else -one.contrast
-
-
 def _limit(one: Compared, margin: float) -> float:
     return math.log1p(margin) if one.is_ratio else margin
 
@@ -232,8 +221,7 @@ def _margin_outcome(
     found, limit = result.adjusted, _limit(one, margin)
     if found is None or found.low is None or found.high is None or result.blocked_by is not None:
         return "undecided"
-    is_up = (method == one.methods[0]) == one.row["higher_is_better"]
-    low, high = (found.low, found.high) if is_up else (-found.high, -found.low)
+    low, high = (found.low, found.high) if one.is_up(method) else (-found.high, -found.low)
     if low > -limit and (expected == "not worse" or high < limit):
         return "confirmed"
     is_beyond = high < -limit or (expected == "equal" and low > limit)
@@ -243,9 +231,9 @@ def _margin_outcome(
 def _margin(
     one: Compared, result: _Result, alpha: float, method: Method, expected: str, margin: float
 ) -> Row:
-    """Return a row of `compared.margin`."""
     other = one.methods[one.methods.index(method) - 1]
-    gain, limit = _gain(one, method), _limit(one, margin)
+    gain = one.contrast if one.is_up(method) else -one.contrast
+    limit = _limit(one, margin)
     bounds = [-limit]
     if expected == "equal":
         bounds = [-limit, limit] if abs(gain.value) < limit else [math.copysign(limit, gain.value)]

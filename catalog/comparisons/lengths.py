@@ -71,7 +71,6 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
 
 
 def _nolima(by_length: Mapping[int, list[Cell]]) -> Threshold | None:
-    """Return the threshold of the rule `nolima`; None without a base score above 0."""
     found = [
         Threshold(_all_scores(own), length, NOLIMA)
         for length, own in by_length.items()

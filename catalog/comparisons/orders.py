@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import numpy as np
 from scipy.stats import kendalltau, rankdata
 
@@ -31,9 +32,6 @@ from lce_core.statistics.rank_agreement import (
     rank_agreement,
 )
 from lce_core.statistics.sign_flips import Differences
-
-if TYPE_CHECKING:
-    import duckdb
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""

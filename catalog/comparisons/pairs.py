@@ -90,11 +90,8 @@ class Looks:
     ) -> Set[Part]:
         """Return the parts up to the last look that is done, or up to look 1 if no look is done.
 
-        Args:
-          over: parts that are planned for both methods.
-          done: parts that are done for both methods.
-          seeds: the study's seeds in the order in which they are computed.
-          most: number of seeds of the look that settled the comparison; None if it is open.
+        `over` and `done` are the parts that are planned and done for both methods. `most` is the
+        number of seeds of the look that settled the comparison; None if it is open.
         """
         for number in sorted(self.after, reverse=True):
             up_to = {part for part in over if part[1] in seeds[:number]}
@@ -187,9 +184,13 @@ class Compared:
         where = row["study"], row["base_model"], row["benchmark"], row["eval_length"]
         return *where, None if row["is_default"] else row["metric"], frozenset(self.methods)
 
+    def is_up(self, method: Method) -> bool:
+        """Return True if a positive contrast means that `method` is better."""
+        is_up: bool = (method == self.methods[0]) == self.row["higher_is_better"]
+        return is_up
+
     @property
     def is_same(self) -> bool:
-        """True if both methods have the same scores."""
         return not self.row["num_better"] + self.row["num_worse"]
 
 
@@ -200,7 +201,11 @@ def _compare(
     tasks = list(dict.fromkeys(one.task for one in cells if one.task in dict(parts)))
     for known in aligned(cells, sorted(parts), methods):
         place = {method: number for number, method in enumerate(known.methods)}
-        same = _shared_columns(known, tasks)
+        same = {
+            **fields_of(known.cells[0][0], *_SHARED),
+            "task": tasks[0] if len(tasks) == 1 else None,
+            "tasks": ", ".join(tasks),
+        }
         for first, second in pairs:
             if first in place and second in place:
                 yield _compared(known, same, place[first], place[second])
@@ -255,12 +260,3 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
         originals[0] > originals[1],
         known.is_ratio,
     )
-
-
-def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
-    """Return the columns that are equal for all pairs; `task` is None over several tasks."""
-    return {
-        **fields_of(known.cells[0][0], *_SHARED),
-        "task": tasks[0] if len(tasks) == 1 else None,
-        "tasks": ", ".join(tasks),
-    }

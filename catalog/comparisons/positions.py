@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import duckdb
 
 from catalog.comparisons.samples import BASE, Method
 from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 from lce_core.statistics.estimates import bootstrap_mean
-
-if TYPE_CHECKING:
-    import duckdb
 
 Band = tuple[int, int]
 """A half-open range of positions in tokens: the first is included, the second is not."""
@@ -73,9 +72,7 @@ def position_differences(connection: duckdb.DuckDBPyConnection) -> Iterator[dict
 def bands(trained: int | None, length: int) -> list[Band]:
     """Return the bands of positions: [0, trained), [trained, 2 * trained), ... up to `length`.
 
-    Args:
-      trained: trained context of the base model in tokens; None if unknown: returns one band.
-      length: evaluated length in tokens.
+    Without a known trained context there is one band.
     """
     edges = [0]
     while edges[-1] < length:
@@ -88,12 +85,9 @@ def differences(
 ) -> Iterator[tuple[Method, dict[str, Any]]]:
     """Compare every other method with the base model, bin by bin; yield one row per band.
 
-    A band in which no bin has both values has NULL as its difference. Methods without a common bin
-    have no rows.
-
-    Args:
-      by_method: mean NLL of each method by the first position of its bin.
-      found: bands of positions; a bin belongs to the band of its first position.
+    `by_method` maps the first position of each bin to its mean NLL; a bin belongs to the band of
+    this position. A band in which no bin has both values has NULL as its difference. Methods
+    without a common bin have no rows.
     """
     base = by_method.get(BASE, {})
     for method, bins in by_method.items():

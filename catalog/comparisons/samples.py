@@ -12,17 +12,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.kinds import CONTROLS, WORDINGS
 from lce_core.store.cell_tables import METRICS_IN_NATS
 from lce_core.study.variants import CONTROL
-
-if TYPE_CHECKING:
-    import duckdb
 
 BASE = (CONTROL, True)
 """Method label and frozen flag of the unmodified base model."""
@@ -149,7 +147,6 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
 
 
 def fields_of(one: object, *names: str) -> dict[str, Any]:
-    """Return the attributes with these names as columns of a row."""
     return {name: getattr(one, name) for name in names}
 
 

@@ -225,8 +225,6 @@ CREATE TABLE compared.perplexity_agreement (
     p_value DOUBLE,
     p_adjusted DOUBLE
 );
-COMMENT ON TABLE compared.perplexity_agreement IS
-    'Rank correlations of perplexity and downstream scores.';
 
 CREATE VIEW perplexity_agreement AS FROM compared.perplexity_agreement ORDER BY rowid;
 
@@ -419,7 +417,6 @@ CREATE TABLE compared.effective_length (
     exact_attention BOOLEAN NOT NULL,
     profile VARCHAR
 );
-COMMENT ON TABLE compared.effective_length IS 'Longest context lengths that methods use.';
 
 CREATE VIEW effective_length AS FROM compared.effective_length ORDER BY rowid;
 
@@ -463,8 +460,6 @@ CREATE TABLE compared.nll_difference (
     ci_high DOUBLE,
     num_bins BIGINT NOT NULL
 );
-COMMENT ON TABLE compared.nll_difference IS
-    'Differences in NLL from the base model, by band of token positions.';
 
 CREATE VIEW nll_against_base AS FROM compared.nll_difference ORDER BY rowid;
 
@@ -492,8 +487,6 @@ CREATE TABLE compared.retrieval_by_depth (
     num_clusters BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL
 );
-COMMENT ON TABLE compared.retrieval_by_depth IS
-    'Accuracy and margin of key retrieval by depth and distance.';
 
 CREATE VIEW retrieval_by_depth AS FROM compared.retrieval_by_depth ORDER BY rowid;
 
@@ -517,8 +510,6 @@ CREATE TABLE compared.paper_agreement (
     kendall_low DOUBLE,
     kendall_high DOUBLE
 );
-COMMENT ON TABLE compared.paper_agreement IS
-    'Rank correlations of our scores and printed ones.';
 
 CREATE VIEW paper_agreement AS
 FROM compared.paper_agreement
@@ -526,3 +517,29 @@ ORDER BY study, base_model, paper, place, num_columns DESC, benchmark, task, eva
 
 COMMENT ON VIEW paper_agreement IS
     'Rank correlation of our order of methods with the paper''s, for each column of a printed table with at least three methods, and for the whole table.';
+
+CREATE TABLE compared.mean_over_seeds (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    task VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL,
+    value DOUBLE NOT NULL,
+    ci_low DOUBLE,
+    ci_high DOUBLE,
+    num_seeds BIGINT NOT NULL,
+    seed_sd DOUBLE,
+    document_sd DOUBLE NOT NULL,
+    num_documents BIGINT NOT NULL,
+    metric VARCHAR,
+    unit VARCHAR,
+    higher_is_better BOOLEAN NOT NULL,
+    profile VARCHAR
+);
+
+CREATE VIEW mean_over_seeds AS FROM compared.mean_over_seeds ORDER BY rowid;
+
+COMMENT ON VIEW mean_over_seeds IS
+    'Mean of each task at each length with an interval for other seeds and other prompts, if all seeds are done. The range of the seeds that ran is in score_by_length.';

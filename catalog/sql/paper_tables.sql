@@ -11,7 +11,6 @@ CREATE TABLE papers.place (
     lengths VARCHAR NOT NULL,
     reason VARCHAR
 );
-COMMENT ON TABLE papers.place IS 'Tables and figures of the papers, and the views that show them.';
 
 CREATE VIEW paper_tables AS FROM papers.place ORDER BY rowid;
 

@@ -32,7 +32,6 @@ CREATE TABLE papers.score (
     errata VARCHAR,
     note VARCHAR
 );
-COMMENT ON TABLE papers.score IS 'Figures in the papers'' tables, one row each.';
 
 CREATE TABLE papers.hyperparameter (
     id VARCHAR NOT NULL,
@@ -49,7 +48,6 @@ CREATE TABLE papers.hyperparameter (
     errata VARCHAR,
     note VARCHAR
 );
-COMMENT ON TABLE papers.hyperparameter IS 'Settings that the papers state, one row each.';
 
 CREATE TABLE papers.erratum (
     id VARCHAR NOT NULL,
@@ -60,7 +58,6 @@ CREATE TABLE papers.erratum (
     against VARCHAR NOT NULL,
     taken VARCHAR NOT NULL
 );
-COMMENT ON TABLE papers.erratum IS 'Places where the papers contradict themselves or each other.';
 
 CREATE VIEW paper_scores AS FROM papers.score ORDER BY rowid;
 

@@ -31,7 +31,6 @@ CREATE TABLE store.study (
     match VARCHAR NOT NULL,
     arguments VARCHAR NOT NULL
 );
-COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
 
 CREATE TABLE store.plugin (
     study VARCHAR NOT NULL,
@@ -43,8 +42,6 @@ CREATE TABLE store.plugin (
     source VARCHAR NOT NULL,
     place VARCHAR NOT NULL
 );
-COMMENT ON TABLE store.plugin IS
-    'Methods and profiles of benchmarks of each study, in the study''s order.';
 
 CREATE TABLE store.expectation (
     study VARCHAR NOT NULL,
@@ -103,8 +100,6 @@ CREATE TABLE history.amendment (
     results_before BIGINT NOT NULL,
     change VARCHAR NOT NULL
 );
-COMMENT ON TABLE history.amendment IS
-    'Changes of a study''s design after its first result, one row per change.';
 
 CREATE TABLE history.look (
     study VARCHAR NOT NULL,
@@ -180,8 +175,6 @@ CREATE TABLE store.trial (
     nll DOUBLE,
     chosen BOOLEAN
 );
-COMMENT ON TABLE store.trial IS
-    'Trials of training settings, one row per study, variant at its best value, and tried value.';
 
 CREATE TABLE store.search (
     study VARCHAR NOT NULL,
@@ -196,8 +189,6 @@ CREATE TABLE store.search (
     parameters VARCHAR,
     search VARCHAR NOT NULL
 );
-COMMENT ON TABLE store.search IS
-    'Searches for parameters of methods, one row per study and search.';
 
 CREATE TABLE store.score (
     cell VARCHAR NOT NULL,
@@ -230,15 +221,12 @@ CREATE TABLE store.sample (
     no_context DOUBLE,
     local_context DOUBLE
 );
-COMMENT ON TABLE store.sample IS 'Scored prompts and text windows of done cells.';
 
 CREATE TABLE store.token_nll (
     cell VARCHAR NOT NULL,
     position_bin BIGINT NOT NULL,
     nll DOUBLE NOT NULL
 );
-COMMENT ON TABLE store.token_nll IS
-    'Mean negative log-likelihood of done cells by bin of token positions.';
 
 CREATE TABLE store.long_perplexity (
     study VARCHAR NOT NULL,
@@ -256,8 +244,6 @@ CREATE TABLE store.long_perplexity (
     evaluator_tokens BIGINT NOT NULL,
     short_tokens BIGINT NOT NULL
 );
-COMMENT ON TABLE store.long_perplexity IS
-    'LongPPL of done perplexity cells, from the losses of their tokens.';
 
 CREATE TABLE store.loss (
     checkpoint VARCHAR NOT NULL,
@@ -270,7 +256,6 @@ CREATE TABLE store.loss (
     grad_norm DOUBLE,
     peak_memory_bytes BIGINT
 );
-COMMENT ON TABLE store.loss IS 'Loss logs of the training runs of all studies.';
 
 CREATE TABLE store.artifact (
     artifact VARCHAR NOT NULL,

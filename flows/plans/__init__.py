@@ -1,1 +1,1 @@
-"""Predict a study's costs, restrict a run to a budget, and detect changed plug-ins."""
+"""Predict a study's costs, and restrict a run to a budget."""

@@ -12,7 +12,7 @@ an upper bound: blocks that read the same text share forward passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -31,7 +31,7 @@ Unit = Literal["gpuh", "cpuh", "h"]
 
 @dataclass(frozen=True)
 class Budget:
-    """Time limit of a run, in device hours or wall-clock hours."""
+    """Time limit of a run."""
 
     hours: float
     unit: Unit
@@ -87,10 +87,13 @@ class Chosen:
     def lines(self) -> Iterator[str]:
         """Yield lines of at most 80 characters: the number of blocks to do, and those left out."""
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
+        meaning = f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
+        if self.budget.unit == "h":
+            meaning = "wall-clock hours with all slots in use"
         yield from wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
             f" {cells:,} cells over all methods, at most {formats.three_digits(self.hours)}"
-            f" {self.budget.unit}{error_of(self.price)} ({self._meaning_of_unit()})"
+            f" {self.budget.unit}{error_of(self.price)} ({meaning})"
         )
         names = dict.fromkeys((block.base_model, block.benchmark) for block in self.left_out)
         several = len({block.base_model for block in self.left_out}) > 1
@@ -110,11 +113,6 @@ class Chosen:
             )
         if waiting := sum(map(self.plan.waits_for_data, self.plan.cells)):
             yield from wrapped(f"  {waiting:,} cells are not priced: their data is missing here")
-
-    def _meaning_of_unit(self) -> str:
-        if self.budget.unit == "h":
-            return "wall-clock hours with all slots in use"
-        return f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -137,93 +135,71 @@ def within_budget(
     """Choose the blocks that fit into the time budget `text`, such as "8gpuh".
 
     The choice depends only on the arguments and, through the measured times of finished steps, on
-    the store. On a machine without a GPU, a budget in gpuh is priced for an A100.
-
-    Raises:
-      SpecError: if the text is not a budget, or no block fits; then with the cheapest block's
-        price.
+    the store. On a machine without a GPU, a budget in gpuh is priced for an A100. If several chosen
+    blocks need a step, it counts only for the first.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
     if budget.unit == "gpuh" and device not in DEVICE_TYPES:
         device = GPU_HOURS_OF
-    costs = _BlockCosts(plan, states, prices_of(plan, states, execution, device), budget, execution)
+    prices = prices_of(plan, states, execution, device)
     taken: list[Block] = []
     left_out: list[Block] = []
-    done: list[PlannedCell] = []
+    chosen: list[PlannedCell] = []
+    paid: dict[str, None] = {}
+    """Missing steps of the taken blocks, by fingerprint."""
     spent = 0.0
+    cheapest: tuple[float, Block] | None = None
     for block in _blocks(plan):
-        if not costs.has_missing_steps(block):
-            done += block.cells
-        elif spent + (hours := costs.unpaid_hours(block)) <= budget.hours:
+        costs = _hours_of(block, plan, states, prices, budget, execution)
+        hours = sum(one for fingerprint, one in costs.items() if fingerprint not in paid)
+        if not costs:
+            chosen += block.cells
+        elif spent + hours <= budget.hours:
             spent += hours
-            costs.pay(block)
+            paid |= dict.fromkeys(costs)
             taken.append(block)
+            chosen += block.cells
         else:
             left_out.append(block)
-    if left_out and not taken:
-        cheapest = min(left_out, key=costs.unpaid_hours)
-        least = f"{_rounded_up(costs.unpaid_hours(cheapest))}{budget.unit}"
+            if cheapest is None or hours < cheapest[0]:
+                cheapest = hours, block
+    if cheapest and not taken:
+        # Three digits, rounded up: a budget of this size is enough.
+        least = f"{Decimal(f'{cheapest[0] * 1.005:.2e}'):f}{budget.unit}"
         raise SpecError(
             "--budget",
             f"{budget}, too little for any block of cells",
             f"at least {least}, the price of the cheapest block"
-            f" ({cheapest}: all methods and the training that they need)",
+            f" ({cheapest[1]}: all methods and the training that they need)",
             "raise the budget, or reduce the blocks with --select",
         )
-    chosen = {id(cell) for cell in (*done, *(c for block in taken for c in block.cells))}
-    part = plan.with_cells([cell for cell in plan.cells if id(cell) in chosen])
-    return Chosen(budget, part, tuple(taken), tuple(left_out), costs.price(taken), spent, device)
+    kept = {id(cell) for cell in chosen}
+    part = plan.with_cells([cell for cell in plan.cells if id(cell) in kept])
+    price = prices.total(plan.steps[fingerprint] for fingerprint in paid)
+    return Chosen(budget, part, tuple(taken), tuple(left_out), price, spent, device)
 
 
-class _BlockCosts:
-    """Prices of blocks. If several chosen blocks need a step, it counts only for the first."""
-
-    def __init__(
-        self,
-        plan: StudyPlan,
-        states: Mapping[str, StepState],
-        prices: Prices,
-        budget: Budget,
-        execution: Execution,
-    ) -> None:
-        self._plan, self._states, self._prices = plan, states, prices
-        self._is_wall_clock, self._execution = budget.unit == "h", execution
-        self._paid: set[str] = set()
-        self._cache: dict[int, dict[str, float]] = {}
-
-    def has_missing_steps(self, block: Block) -> bool:
-        return bool(self._costs(block))
-
-    def unpaid_hours(self, block: Block) -> float:
-        """Return the price in the budget's unit of the block's steps that are not counted yet."""
-        costs = self._costs(block).items()
-        return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
-
-    def pay(self, block: Block) -> None:
-        """Count the block's steps, so that later blocks get them free."""
-        self._paid |= self._costs(block).keys()
-
-    def price(self, blocks: Sequence[Block]) -> Price:
-        """Return the total price of blocks that share forward passes with the whole plan."""
-        missing = {fingerprint: None for block in blocks for fingerprint in self._costs(block)}
-        return self._prices.total(self._plan.steps[fingerprint] for fingerprint in missing)
-
-    def _costs(self, block: Block) -> dict[str, float]:
-        """Return by fingerprint the price of the block's steps, training included."""
-        if id(block) not in self._cache:
-            part = self._plan.with_cells(block.cells)
-            needed = needed_steps(part, self._states)
-            steps = [step for name, step in part.steps.items() if name in needed]
-            alone, execution = self._prices.alone(part), self._execution
-            if self._is_wall_clock:
-                predicted = alone.predicted(steps, execution.training_processes)
-                slots = execution.slots
-                seconds = {name: one.seconds * one.slots / slots for name, one in predicted.items()}
-            else:
-                seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
-            self._cache[id(block)] = {name: one / 3600 for name, one in seconds.items()}
-        return self._cache[id(block)]
+def _hours_of(
+    block: Block,
+    plan: StudyPlan,
+    states: Mapping[str, StepState],
+    prices: Prices,
+    budget: Budget,
+    execution: Execution,
+) -> dict[str, float]:
+    """Return the price of each missing step of the block, training included, by fingerprint."""
+    part = plan.with_cells(block.cells)
+    needed = needed_steps(part, states)
+    steps = [step for name, step in part.steps.items() if name in needed]
+    alone = prices.alone(part)
+    if budget.unit == "h":
+        predicted = alone.predicted(steps, execution.training_processes)
+        slots = execution.slots
+        seconds = {name: one.seconds * one.slots / slots for name, one in predicted.items()}
+    else:
+        seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
+    return {name: one / 3600 for name, one in seconds.items()}
 
 
 def _blocks(plan: StudyPlan) -> list[Block]:
@@ -234,22 +210,14 @@ def _blocks(plan: StudyPlan) -> list[Block]:
     lengths: dict[str, set[int]] = {}
     for _, benchmark, length, _ in cells:
         lengths.setdefault(benchmark, set()).add(length)
-    rank = {
-        (benchmark, length): number
-        for benchmark, evaluated in lengths.items()
-        for number, length in enumerate(sorted(evaluated))
-    }
-    seeds = {seed: number for number, seed in enumerate(plan.study.seeds)}
+    seeds, ranked = plan.study.seeds, {name: sorted(own) for name, own in lengths.items()}
     blocks = [Block(*key, tuple(own)) for key, own in cells.items()]
     # `sorted` is stable, so blocks with equal keys keep the study's order.
-    return sorted(blocks, key=lambda b: (seeds[b.seed], rank[b.benchmark, b.eval_length]))
+    return sorted(
+        blocks, key=lambda b: (seeds.index(b.seed), ranked[b.benchmark].index(b.eval_length))
+    )
 
 
 def _json(block: Block) -> dict[str, Any]:
     named = ("base_model", "benchmark", "eval_length", "seed")
     return {**{name: getattr(block, name) for name in named}, "cells": len(block.cells)}
-
-
-def _rounded_up(hours: float) -> str:
-    """Format hours with three digits, rounded up: a budget of this size is enough."""
-    return f"{Decimal(f'{hours * 1.005:.2e}'):f}"

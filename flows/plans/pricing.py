@@ -29,11 +29,11 @@ from lce_core.study.progress import StepState
 from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
 from lce_core.study.units import units_to_do
 from tasks.ray_engine.cluster import machines_for
+from tasks.slots import slot_counts
 
-UNKNOWN_GPU = "a100"
-"""Assumed for a GPU that `DEVICE_TYPES` lacks."""
 GPU_HOURS_OF = "a100"
-"""GPU that stands for "a GPU" on a machine without one: in GPU-hours and budgets in gpuh."""
+"""GPU that stands for "a GPU" in GPU-hours and budgets in gpuh on a machine without one, and for a
+GPU that `DEVICE_TYPES` lacks."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,9 @@ class Prices:
     def of(self, step: Step) -> Price:
         if (price := self._cache.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
-            estimated = step.fingerprint not in self._plan.steps
             group = group_of(step.kind, step.axes)
             seconds = self._calibration.seconds(group, self.speed.seconds(step.kind, cost))
-            price = Price(cost, seconds, estimated)
+            price = Price(cost, seconds, estimated=step.fingerprint not in self._plan.steps)
             self._cache[step.fingerprint] = price
         return price
 
@@ -96,7 +95,6 @@ class Prices:
         return Prices(part, self.speed, self._states, self._calibration)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
-        """Return prices on the same device for newer states."""
         return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
@@ -111,12 +109,13 @@ class Prices:
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
         """Return by fingerprint duration, calibration group and slots (GPUs, or one CPU worker)."""
-        return {step.fingerprint: self._predicted(step, processes) for step in steps}
-
-    def _predicted(self, step: Step, processes: int) -> Predicted:
-        shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
-        slots = 1 if self.speed.device == "cpu" else shared
-        return Predicted(self.of(step).seconds / shared, group_of(step.kind, step.axes), slots)
+        found = {}
+        for step in steps:
+            shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
+            slots = 1 if self.speed.device == "cpu" else shared
+            seconds, group = self.of(step).seconds / shared, group_of(step.kind, step.axes)
+            found[step.fingerprint] = Predicted(seconds, group, slots)
+        return found
 
 
 def device_here(execution: Execution) -> str:
@@ -124,14 +123,14 @@ def device_here(execution: Execution) -> str:
     here = machines_for(execution)
     if not here.num_gpus:
         return "cpu"
-    return device_type_of(here.gpu_name) or UNKNOWN_GPU
+    return device_type_of(here.gpu_name) or GPU_HOURS_OF
 
 
 def slots_here(execution: Execution, device: str | None = None) -> int:
     """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
     here = machines_for(execution)
     if device in (None, "cpu") or here.num_gpus:
-        return here.slot_counts(execution).places
+        return slot_counts(execution, here.gpus).places
     training = (execution.training_slots or 1) * execution.training_processes
     slots = execution.slots if "slots" in execution.model_fields_set else 1
     return max(training, execution.evaluation_slots or 1, slots)
@@ -143,10 +142,7 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Return the prices of a plan's steps, corrected by times measured in the store.
-
-    `device` is a type such as "h100"; None means this machine's.
-    """
+    """Return the prices of a plan's steps, corrected by times measured in the store."""
     device = device or device_here(execution)
     finished = finished_on(device, Store(execution.home), execution.threads)
     speed = speed_of(device, finished)

@@ -48,7 +48,7 @@ _RESULTS = (
 
 
 class Display(Protocol):
-    """Interface through which the scheduler shows the progress of a run."""
+    """Shows the progress of a run to the scheduler's user."""
 
     def finish(self, *units: Unit, failure: str = "") -> None:
         """Record that units ended: one, and those that will not run because of its `failure`."""
@@ -59,8 +59,7 @@ class Display(Protocol):
     def show(self, text: str) -> None:
         """Show a text, such as a table, while the run continues."""
 
-    def close(self) -> None:
-        """Close the display. No other method is called afterwards."""
+    def close(self) -> None: ...
 
 
 class TerminalDisplay:
@@ -93,11 +92,10 @@ class TerminalDisplay:
         self._update_bar()
 
     def refresh(self) -> None:
-        """Update the bar; without a terminal, print a line every `LINE_SECONDS`."""
         self._update_bar()
         if not self._console.is_terminal and time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
-            running = "; ".join(f"{name}: {line}" for name, line in self._run.running().items())
+            running = "; ".join(self._run.running())
             self._console.print(f"{self._run}, {self._run.time}  {running}", soft_wrap=True)
 
     def show(self, text: str) -> None:
@@ -114,8 +112,8 @@ class TerminalDisplay:
 
     def _view(self) -> Group:
         lines = [
-            Text(f"  {name}: {line}", overflow="ellipsis", no_wrap=True, style="dim")
-            for name, line in sorted(self._run.running().items())
+            Text(f"  {line}", overflow="ellipsis", no_wrap=True, style="dim")
+            for line in sorted(self._run.running())
         ]
         return Group(self._bar, *lines)
 
@@ -135,12 +133,10 @@ class ArtifactDisplay:
         self.refresh()
 
     def refresh(self) -> None:
-        """Update the artifact, at most every `ARTIFACT_SECONDS`."""
         if time.monotonic() - self._last_update > ARTIFACT_SECONDS:
             self._write()
 
     def show(self, text: str) -> None:
-        """Create a separate Markdown artifact with the text."""
         create_markdown_artifact(f"```text\n{text}```", key="first-table")
 
     def close(self) -> None:
@@ -148,8 +144,7 @@ class ArtifactDisplay:
 
     def _write(self) -> None:
         self._last_update = time.monotonic()
-        running = (f"{name}: {line}" for name, line in self._run.running().items())
-        text = "\n".join([f"{self._run}, {self._run.time}", *running])
+        text = "\n".join([f"{self._run}, {self._run.time}", *self._run.running()])
         update_progress_artifact(self._id, progress=100.0 * self._run.done, description=text)
 
 
@@ -170,7 +165,6 @@ class FirstSeedDisplay:
         self._table: Future[str] | None = None
 
     def finish(self, *units: Unit, failure: str = "") -> None:
-        """After the first seed's last unit, start to build the table."""
         self._display.finish(*units, failure=failure)
         ended = {step for unit in units for step in self._unfinished & unit.outputs}
         self._unfinished -= ended
@@ -178,7 +172,6 @@ class FirstSeedDisplay:
             self._table = self._executor.submit(self._text)
 
     def refresh(self) -> None:
-        """Also show the table once it is ready."""
         self._display.refresh()
         if self._table and self._table.done():
             table, self._table = self._table, None
@@ -192,11 +185,8 @@ class FirstSeedDisplay:
         self._display.show(text)
 
     def close(self) -> None:
-        """Close the display. A table that is not ready is not shown: that of all seeds follows.
-
-        Wait for the thread that builds it: both the thread and the caller's next step write the
-        catalog.
-        """
+        # A table that is not ready is not shown: that of all seeds follows. Wait for the thread
+        # that builds it: both the thread and the caller's next step write the catalog.
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._display.close()
 
@@ -208,7 +198,6 @@ class FirstSeedDisplay:
 
 
 def publish_results(study: str, home: Path) -> None:
-    """Create a table of the study's results, a link to its report and one to its MLflow charts."""
     create_table_artifact(
         results_table(study, home),
         key=f"results-{study}",
@@ -219,12 +208,12 @@ def publish_results(study: str, home: Path) -> None:
     command = [sys.executable, "-m", "dashboards.report", "--catalog", str(catalog_path(home))]
     command += ["--study", study, "--out", str(report)]
     if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
-        where = f"{report} on {socket.gethostname()}. Browsers do not follow links to files: open"
         create_link_artifact(
             report.as_uri(),
             link_text=f"report of {study}",
             key=f"report-{study}",
-            description=f"{where} the file yourself, or run `lce report {study}`.",
+            description=f"{report} on {socket.gethostname()}. Browsers do not follow links to"
+            f" files: open the file yourself, or run `lce report {study}`.",
         )
     if pages := pages_of(home, study):
         create_link_artifact(

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled
 
-from flows.process_end import Outcome
+from flows.runs.run_progress import Outcome
 
 POLL_SECONDS = 2.0
 """A request takes about a millisecond."""
@@ -62,54 +62,44 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
     if is_deployed() or not is_main or not context or not context.flow_run:
         yield
         return
-    outcome.flow_run = context.flow_run.id
-    watch = _Watch(context.flow_run.id, outcome)
+    flow_run = outcome.flow_run = context.flow_run.id
+    lock, closed = threading.Lock(), threading.Event()
+
+    def watch() -> None:
+        with get_client(sync_client=True) as client:
+            how = ""
+            while not how and not closed.wait(POLL_SECONDS):
+                how = _how_it_ended(client, flow_run)
+        with lock:
+            if how and not closed.is_set():
+                outcome.ended_in_prefect = how
+                # Use SIGTERM, because shells make background commands ignore SIGINT.
+                _thread.interrupt_main(signal.SIGTERM)
+
     # The server's address is a setting of this context, so the thread needs a copy of it.
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch.run,), daemon=True)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        watch.close()
+        with lock:  # send no interrupt after this: a late one would hit unrelated code
+            closed.set()
+
+
+def _how_it_ended(client: SyncPrefectClient, flow_run: UUID) -> str:
+    """Return "cancelled" or "deleted" if a user did that to the flow run, else ""."""
+    # Ignore connection errors: a run whose server has died continues without it.
+    with suppress(httpx.HTTPError):
+        try:
+            state = client.read_flow_run(flow_run).state
+        except ObjectNotFound:
+            return "deleted"
+        if state and (state.is_cancelling() or state.is_cancelled()):
+            return "cancelled"
+    return ""
 
 
 def report_cancelled(flow_run: UUID) -> None:
     """Set a flow run that a user had cancelled to Cancelled, instead of crashed or running."""
     with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
         client.set_flow_run_state(flow_run, Cancelled(), force=True)
-
-
-class _Watch:
-    def __init__(self, flow_run: UUID, outcome: Outcome) -> None:
-        self._flow_run, self._outcome = flow_run, outcome
-        self._lock, self._closed = threading.Lock(), threading.Event()
-
-    def run(self) -> None:
-        with get_client(sync_client=True) as client:
-            while not self._closed.wait(POLL_SECONDS):
-                how = ""
-                # Ignore connection errors: a run whose server has died continues without it.
-                with suppress(httpx.HTTPError):
-                    try:
-                        state = client.read_flow_run(self._flow_run).state
-                    except ObjectNotFound:
-                        how = "deleted"
-                    else:
-                        is_cancelled = state and (state.is_cancelling() or state.is_cancelled())
-                        how = "cancelled" if is_cancelled else ""
-                if how:
-                    self._interrupt(how)
-                    return
-
-    def _interrupt(self, how: str) -> None:
-        with self._lock:
-            if self._closed.is_set():
-                return
-            self._outcome.ended_in_prefect = how
-            # Use SIGTERM, because shells make background commands ignore SIGINT.
-            _thread.interrupt_main(signal.SIGTERM)
-
-    def close(self) -> None:
-        # Send no interrupt after this. A late one would hit unrelated code.
-        with self._lock:
-            self._closed.set()

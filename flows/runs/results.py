@@ -48,10 +48,9 @@ Row = tuple[str, str, bool]
 
 
 def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None = None) -> None:
-    """Print each benchmark's default metric by length, as a mean over seeds and tasks.
+    """Print each benchmark's default metric by length, as a mean over seeds (or of one `seed`).
 
     A mean is shown only if all its planned cells are done. The best mean of a column is marked.
-    `seed` shows only that seed.
     """
     study = plan.study
     num = len(study.seeds)
@@ -79,15 +78,13 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
             console.print(text, soft_wrap=True)
     for line in _legend(study, found, shown):
         console.print(line, highlight=False, style="dim")
-    for line in _unavailable(read(home, UNAVAILABLE.format(study=study.study))):
+    reasons = read(home, UNAVAILABLE.format(study=study.study))
+    for reason, number, benchmarks in reasons[:_MOST_REASONS]:
+        line = f"unavailable: {number:,} cells of {benchmarks}: {reason}"
         console.print(line, highlight=False)
-
-
-def _unavailable(found: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    for reason, number, benchmarks in found[:_MOST_REASONS]:
-        yield f"unavailable: {number:,} cells of {benchmarks}: {reason}"
-    if len(found) > _MOST_REASONS:
-        yield f"unavailable: more cells, for {len(found) - _MOST_REASONS} other reasons"
+    if (others := len(reasons) - _MOST_REASONS) > 0:
+        line = f"unavailable: more cells, for {others} other reasons"
+        console.print(line, highlight=False)
 
 
 class _Columns:
@@ -121,17 +118,13 @@ class _Columns:
 def _grid(
     plan: StudyPlan, benchmarks: Sequence[_Columns]
 ) -> tuple[list[str], list[tuple[str, list[list[str]]]]]:
-    """Return labels and blocks for `titled_grids`."""
     variants = list(product(plan.study.base_models, plan.study.methods))
     names = [("base model", "method"), *((model.known_as, _label(one)) for model, one in variants)]
     texts = list(zip(*names, strict=True))[len(plan.study.base_models) == 1 :]
-    labels = ["".join(row) for row in zip(*map(_padded, texts), strict=True)]
+    padded = ([text.ljust(max(map(len, column)) + 2) for text in column] for column in texts)
+    labels = ["".join(row) for row in zip(*padded, strict=True)]
     rows = [(model.known_as, one.label, not one.is_tuned) for model, one in variants]
     return labels, [columns.block(rows) for columns in benchmarks]
-
-
-def _padded(texts: Sequence[str]) -> list[str]:
-    return [text.ljust(max(map(len, texts)) + 2) for text in texts]
 
 
 def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Columns]) -> list[str]:
@@ -157,22 +150,18 @@ def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Column
     lines.append("tuned: fine-tuned at the target context. Others: frozen.")
     lines.append("~: approximate attention.")
     for entry in study.methods:
-        if settings := _own_settings(study, entry):
-            lines.append(f"{_label(entry)}: {settings}")
+        lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
+        settings = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
+        if source := study.weights_source_of(entry):
+            settings.insert(0, f"weights of {_label(source)}")
+        if settings:
+            lines.append(f"{_label(entry)}: {', '.join(settings)}")
     return lines
 
 
 def _label(entry: MethodEntry) -> str:
     label = variant_label(entry.label, not entry.is_tuned)
     return label if entry.method.exact_attention else f"{label} ~"
-
-
-def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
-    lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
-    parts = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
-    if source := study.weights_source_of(entry):
-        parts.insert(0, f"weights of {_label(source)}")
-    return ", ".join(parts)
 
 
 def _contexts(plan: StudyPlan) -> Iterator[str]:

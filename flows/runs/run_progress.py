@@ -1,13 +1,32 @@
-"""Progress of a run: finished cells, finished share of the predicted work, remaining time."""
+"""Progress of a run: finished cells, share of the predicted work, time left; and its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from lce_core import formats
 from lce_core.study.pricing.calibration import Predicted, TimeLeft
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
+
+
+@dataclass
+class Outcome:
+    """Result or error of the flow's function. When the function has ended, exactly one is set.
+
+    Prefect's client returns a flow's result only if the server answers.
+    """
+
+    result: dict[str, Any] | None = None
+    error: BaseException | None = None
+    """May be a KeyboardInterrupt."""
+    flow_run: UUID | None = None
+    """Id in Prefect; None if a deployment created it."""
+    ended_in_prefect: str = ""
+    """"cancelled" or "deleted", if a user did that in Prefect."""
 
 
 class RunProgress:
@@ -22,11 +41,7 @@ class RunProgress:
         slots: int,
         tracker: ProgressTracker,
     ) -> None:
-        """Track a run.
-
-        Units are ordered parents first. `cells` has the fingerprint of each cell that the user
-        wants; None if it cannot be computed.
-        """
+        """Track units, parents first, and `cells`: a fingerprint, or None if not computable."""
         self._left = TimeLeft(units, predicted, slots)
         self._cells, self._tracker = cells, tracker
         self._done = set(done)
@@ -44,8 +59,8 @@ class RunProgress:
         for step in (step for unit in units for step in unit.outputs & self._to_do):
             self._end(step, None, done=not failed)
 
-    def running(self) -> dict[str, str]:
-        return self._tracker.running()
+    def running(self) -> list[str]:
+        return [f"{name}: {line}" for name, line in self._tracker.running().items()]
 
     def __str__(self) -> str:
         self._update()
@@ -64,8 +79,8 @@ class RunProgress:
         return f"{about}{formats.duration(seconds)} left"
 
     def _update(self) -> None:
-        for ended in self._tracker.take_ended():
-            self._end(ended.fingerprint, ended.seconds)
+        for step, seconds in self._tracker.take_ended():
+            self._end(step, seconds)
 
     def _end(self, step: str, seconds: float | None, *, done: bool = True) -> None:
         self._left.end(step, seconds)

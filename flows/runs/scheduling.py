@@ -10,9 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.long_cell import ASSIST_SECONDS
@@ -40,10 +39,8 @@ UnitResult = Mapping[str, Any] | BaseException
 """Result of `tasks.units.compute`, or the exception that it raised."""
 
 
-class Submit(Protocol):
-    """Starts a unit on a slot without waiting for it; calls `end` once, from any thread."""
-
-    def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None: ...
+Submit = Callable[[Claim, Slot, Callable[[UnitResult], None]], None]
+"""Starts a unit on a slot without waiting for it; calls the function once, from any thread."""
 
 
 @dataclass
@@ -72,7 +69,6 @@ class Stop(threading.Event):
         self._grace, self._since = grace, 0.0
 
     def set(self) -> None:
-        """Request the stop: start the grace period. Further calls have no effect."""
         self._since = self._since or time.monotonic()
 
     def is_set(self) -> bool:
@@ -89,7 +85,6 @@ class Stop(threading.Event):
 
     @property
     def is_over(self) -> bool:
-        """True if the grace period has passed since `set`."""
         return self.is_set() and time.monotonic() - self._since >= self._grace
 
 
@@ -97,12 +92,8 @@ class Stop(threading.Event):
 class _Running:
     unit: Unit
     slot: Slot
-    seconds: float
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds_left(self) -> float:
-        return self.seconds - (time.monotonic() - self.started)
+    predicted_end: float
+    """Monotonic time."""
 
 
 class Scheduler:
@@ -140,10 +131,8 @@ class Scheduler:
     def run(self) -> RunSummary:
         """Run all units, and return the summary when all have ended or `stop` is over.
 
-        Raises:
-          ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
-          StoreError: if the disk is full or read-only, or if waiting units need a step that is
-            neither done nor being computed by any process.
+        Raises ServiceError if the workers' infrastructure failed; StoreError if the disk is full or
+        read-only, or if no process computes a step that waiting units need.
         """
         try:
             return self._run()
@@ -200,20 +189,17 @@ class Scheduler:
         unit = claim.unit
         slot = self._pool.claim(unit.kind)
         assert slot is not None, "only this thread claims slots, after it has found a free one"
-        self._running[unit.name] = _Running(unit, slot, seconds)
-        self._submit(claim, slot, partial(self._end, unit))
+        self._running[unit.name] = _Running(unit, slot, time.monotonic() + seconds)
+        self._submit(claim, slot, lambda result: self._ended.put((unit, result)))
 
     def _helping_unit(self) -> Unit | None:
-        """Return a unit that computes parts of another worker's long step, of this run or another.
-
-        None if no slot is free, or if no step has a part that is still unclaimed.
-        """
+        """Return a unit that computes free parts of another worker's long step, or None."""
         is_ending = self._summary.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
             return None
         # A pool that is not open yet has no slots to check. `_has_room` below opens it, which may
         # wait for GPUs, only once there is a step to help with.
-        if self._pool.is_open and not self._pool.has_room(CellSpec.kind):
+        if self._pool.is_open and not self._pool.slots.has_room(CellSpec.kind):
             return None
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
@@ -232,7 +218,8 @@ class Scheduler:
         return None
 
     def _next_claim(self) -> Claim | None:
-        horizon = max((one.seconds_left for one in self._running.values()), default=0.0)
+        now = time.monotonic()
+        horizon = max((one.predicted_end - now for one in self._running.values()), default=0.0)
         self._waits_for_gpus = False
 
         def fits(unit: Unit) -> bool:
@@ -244,17 +231,13 @@ class Scheduler:
                 return True
             # A training run waits for its GPUs. Until these are free, start only units that finish
             # before the last running unit (backfilling).
-            self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
+            self._waits_for_gpus = self._pool.slots.is_crowded_out(unit.kind)
             return False
 
         return self._work.claim(fits)
 
-    def _end(self, unit: Unit, result: UnitResult) -> None:
-        self._ended.put((unit, result))
-
     def _settle(self, unit: Unit, result: UnitResult) -> None:
-        """Release the slot of a unit that ended in this process, and record its result."""
-        self._pool.release(self._running.pop(unit.name).slot)
+        self._pool.slots.release(self._running.pop(unit.name).slot)
         if isinstance(result, ServiceError):  # without its cluster, no unit can be computed
             raise result
         if unit.assists:
@@ -279,7 +262,8 @@ class Scheduler:
             reason = result.reason if isinstance(result, StepsFailedError) else str(result)
             # The catalog has a row with the reason for cells that turn out to be unavailable. They
             # do not count as failed.
-            if not _is_unavailable(result):
+            failed = result.failed if isinstance(result, StepsFailedError) else ()
+            if not failed or any(event["class"] != "unavailable" for event in failed):
                 self._summary.failures[unit.name] = reason
         if held:
             self._work.put_back(unit, held)
@@ -324,12 +308,7 @@ class Scheduler:
         if not self._pool.is_open:
             trains = any(is_training(unit.kind) for unit in self._work.waiting)
             self._pool.open(trains=trains, has_to_end=self._stop.wait)
-        return self._pool.has_room(kind)
+        return self._pool.slots.has_room(kind)
 
     def _predicted_seconds(self, unit: Unit) -> float:
         return sum(self._seconds[step.fingerprint] for step in unit.steps)
-
-
-def _is_unavailable(result: BaseException) -> bool:
-    failed = result.failed if isinstance(result, StepsFailedError) else ()
-    return bool(failed) and all(event["class"] == "unavailable" for event in failed)

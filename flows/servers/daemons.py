@@ -57,14 +57,13 @@ class Service:
     port: int | None
     url: str | None
     log: str
-    already: bool = False
 
 
 def environment(home: Path) -> dict[str, str]:
     """Return the environment for a server of `home`, based on this process's environment.
 
-    The user's PREFECT_* and MLFLOW_* variables are removed, because they configure other servers.
-    Only the variables in `PREFECT_RESTRICTING` are kept.
+    The user's PREFECT_* and MLFLOW_* variables configure other servers. Only the variables in
+    `PREFECT_RESTRICTING` are kept.
     """
     inherited = {
         key: value
@@ -118,7 +117,7 @@ def find(home: Path, name: str) -> Service | None:
         types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
         if not all(isinstance(content[key], kind) for key, kind in types.items()):
             return None
-        service = Service(**{**content, "already": True})
+        service = Service(**content)
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return service if process_of(service) else None
@@ -162,7 +161,6 @@ def marked(home: Path) -> list[psutil.Process]:
 def wait_until(
     name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
-    """Wait until `ready` returns True, as long as `alive` does."""
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():
@@ -176,9 +174,17 @@ def wait_until(
 
 
 def answers(url: str, secret: str = "") -> bool:
-    """Return True if a server answers a GET of `url` with status 200."""
-    if secret and not _proves(url, secret):
-        return False
+    """Return True if a server answers a GET of `url` with status 200.
+
+    With a secret, the server must first prove that it knows the secret: another user may have taken
+    the port.
+    """
+    if secret:
+        server, nonce = urlsplit(url), secrets.token_urlsafe()
+        code, body = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
+        expected = proof(secret, server.port or 80, nonce)
+        if code != 200 or not hmac.compare_digest(body, expected.encode()):
+            return False
     return status(url, _headers(secret)) == 200
 
 
@@ -204,17 +210,6 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
                 "a successful response of Prefect's server",
                 "run `lce doctor`",
             ) from None
-
-
-def _proves(url: str, secret: str) -> bool:
-    """Return True if the server at `url` proves that it knows `secret`.
-
-    A server that cannot prove this may belong to another user, who has taken the port.
-    """
-    server, nonce = urlsplit(url), secrets.token_urlsafe()
-    code, body = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
-    expected = proof(secret, server.port or 80, nonce)
-    return code == 200 and hmac.compare_digest(body, expected.encode())
 
 
 def _get(request: urllib.request.Request) -> tuple[int, bytes]:

@@ -19,23 +19,16 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     require_free(port, "--port")
     catalog = mended(home)
     if refresh:
-        _keep_fresh(home)
+        # The process that updates the catalog exits when its standard input closes. The server that
+        # replaces this process inherits the other end of the pipe.
+        lifeline, write_end = os.pipe()
+        os.set_inheritable(write_end, True)
+        command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]
+        subprocess.Popen(command, stdin=lifeline, env=for_child(os.environ))
+        os.close(lifeline)
     # This process would have to forward its signals to a child process. Replacing this process
     # avoids that.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
     environment = for_child(os.environ) | {SECRET_VARIABLE: server_secret(home, "dashboard")}
     os.execve(sys.executable, [*command, "--catalog", str(catalog)], environment)
-
-
-def _keep_fresh(home: Path) -> None:
-    """Start the process that updates the catalog.
-
-    It exits when its standard input closes: the server that replaces this process inherits the
-    pipe.
-    """
-    lifeline, write_end = os.pipe()
-    os.set_inheritable(write_end, True)
-    command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]
-    subprocess.Popen(command, stdin=lifeline, env=for_child(os.environ))
-    os.close(lifeline)

@@ -14,15 +14,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from flows.servers.daemons import NAMES, Service, answers, environment, find, marked
+from flows.servers.daemons import NAMES, answers, environment, find, marked
 from flows.servers.guarded_prefect import prefect_damage, prefect_database
 from flows.settings import mlflow_server
 from lce_core import formats
@@ -42,19 +42,17 @@ _ROOT = Path(__file__).parents[2]
 _PLUGIN_TEST = "import prefect, flows.prefect_plugin as p; raise SystemExit(not p.is_active())"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """The result of one check."""
 
-    name: str
     ok: bool
     detail: str
     remedy: str = ""
     """Shown only if the check failed."""
 
 
-def doctor(home: Path) -> list[Check]:
-    """Run all checks, and return them in the order in which a user should fix problems."""
+def doctor(home: Path) -> dict[str, Check]:
+    """Run all checks; return them by name, in the order in which a user should fix problems."""
     home = home.absolute()
     checks: dict[str, Callable[[], Check]] = {
         "python": _python,
@@ -75,32 +73,32 @@ def doctor(home: Path) -> list[Check]:
         "orphan processes": partial(leftovers, home),
         "accelerators": _accelerators,
     }
-    return [_run_check(name, check, home) for name, check in checks.items()]
-
-
-def _run_check(name: str, check: Callable[[], Check], home: Path) -> Check:
-    """Run a check; an LceError or OSError counts as failed."""
-    try:
-        return check()
-    except (LceError, OSError) as error:
-        found = explained(error, home)
-        remedy = f"Expected {found.expected}; {found.remedy}."
-        return Check(name, False, f"{found.where}: {found.got}", remedy)
+    results = {}
+    for name, check in checks.items():
+        try:
+            results[name] = check()
+        except (LceError, OSError) as error:
+            found = explained(error, home)
+            remedy = f"Expected {found.expected}; {found.remedy}."
+            results[name] = Check(False, f"{found.where}: {found.got}", remedy)
+    return results
 
 
 def _packages() -> Check:
     try:
         wanted = importlib.metadata.requires("lce") or []
     except importlib.metadata.PackageNotFoundError:
-        return Check(
-            "packages", False, "lce is not installed", "Run `pip install -e .` in the checkout."
-        )
+        return Check(False, "lce is not installed", "Run `pip install -e .` in the checkout.")
     requirements = [Requirement(line) for line in wanted]
     needed = [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
-    wrong = [text for requirement in needed if (text := _violation(requirement))]
+    wrong = []
+    for one in needed:
+        found = _version(one.name)
+        if not (found and one.specifier.contains(found, prereleases=True)):
+            wrong.append(f"{one.name} is {found or 'missing'}; lce needs {one.specifier}")
     shown = ", ".join(f"{name} {_version(name)}" for name in ("torch", "prefect", "fastapi"))
     remedy = "Run `make install` in the checkout."
-    return Check("packages", not wrong, "; ".join(wrong) or shown, remedy)
+    return Check(not wrong, "; ".join(wrong) or shown, remedy)
 
 
 def _version(name: str) -> str | None:
@@ -109,34 +107,25 @@ def _version(name: str) -> str | None:
     return None
 
 
-def _violation(requirement: Requirement) -> str:
-    found = _version(requirement.name)
-    if found and requirement.specifier.contains(found, prereleases=True):
-        return ""
-    return f"{requirement.name} is {found or 'missing'}; lce needs {requirement.specifier}"
-
-
 def _python() -> Check:
     found = platform.python_version()
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         wanted = importlib.metadata.metadata("lce")["Requires-Python"]
         ok = SpecifierSet(wanted).contains(found)
-        return Check("python", ok, f"{found}; lce needs {wanted}", "Use one of these versions.")
-    return Check("python", True, found)
+        return Check(ok, f"{found}; lce needs {wanted}", "Use one of these versions.")
+    return Check(True, found)
 
 
 def _folder(home: Path) -> Check:
     existing = next(folder for folder in (home, *home.parents) if folder.exists())
     ok = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     detail = f"{home}{'' if existing == home else ' (to be created)'}"
-    return Check(
-        "LCE_HOME", ok, detail, f"Make {existing} writable, or set LCE_HOME to another folder."
-    )
+    return Check(ok, detail, f"Make {existing} writable, or set LCE_HOME to another folder.")
 
 
 def _file_system(home: Path) -> Check:
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
-        return Check("file system", True, "not checked: LCE_HOME is not a writable folder")
+        return Check(True, "not checked: LCE_HOME is not a writable folder")
     found = probe(home)
     detail = f"{found.mount.kind}: locks and renames work, clock offset {found.skew:+.1f} s"
     if found.lacks:
@@ -145,14 +134,14 @@ def _file_system(home: Path) -> Check:
         "Mount NFS without nolock and local_lock, and Lustre with flock. Synchronise the clocks of"
         " all hosts with NTP. An object store cannot hold LCE_HOME."
     )
-    return Check("file system", not found.lacks, detail, remedy)
+    return Check(not found.lacks, detail, remedy)
 
 
 def _disk(home: Path) -> Check:
     existing = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(existing).free
     remedy = "Free some space: `lce gc --dry-run` lists artifacts that no study needs."
-    return Check("disk", free >= FEW_BYTES, f"{formats.size(free)} free", remedy)
+    return Check(free >= FEW_BYTES, f"{formats.size(free)} free", remedy)
 
 
 def _catalog(home: Path) -> Check:
@@ -161,23 +150,20 @@ def _catalog(home: Path) -> Check:
 
     path = catalog_path(home)
     if not path.exists():
-        return Check("catalog", True, "none yet; the first run builds it")
+        return Check(True, "none yet; the first run builds it")
     if why := damage(home):
-        return _unusable("catalog", path, why, "`lce rebuild catalog`")
+        return _database(path, why, "`lce rebuild catalog`")
     try:
         (count,) = json.loads(answer(home, "SELECT count(*) AS n FROM scores", "json"))
     except (LceError, OSError, ValueError) as error:
-        return Check("catalog", False, str(error), "Run `lce rebuild catalog`.")
-    return Check("catalog", True, f"{count['n']} scores")
+        return Check(False, str(error), "Run `lce rebuild catalog`.")
+    return Check(True, f"{count['n']} scores")
 
 
 def _mlflow_database(home: Path) -> Check:
     from tasks import tracking
 
-    if why := tracking.damage(home):
-        return _unusable("MLflow database", tracking.database(home), why, "`lce rebuild mlflow`")
-    exists = tracking.database(home).exists()
-    return Check("MLflow database", True, "readable" if exists else "none yet")
+    return _database(tracking.database(home), tracking.damage(home), "`lce rebuild mlflow`")
 
 
 def _mlflow_server(home: Path) -> Check:
@@ -185,23 +171,22 @@ def _mlflow_server(home: Path) -> Check:
 
     server = mlflow_server(home)
     if server is None:
-        return Check("MLflow server", True, "none; the store's own database is used")
+        return Check(True, "none; the store's own database is used")
     with TeamServer(home, server).opened() as client:
         client.search_experiments(max_results=1)
-    return Check("MLflow server", True, f"{server} answers")
+    return Check(True, f"{server} answers")
 
 
 def _prefect_database(home: Path) -> Check:
-    path = prefect_database(home)
-    if why := prefect_damage(home):
-        command = "`lce down`, then `lce up`" if find(home, "server") else "`lce up` or `lce run`"
-        return _unusable("Prefect database", path, why, command)
-    return Check("Prefect database", True, "readable" if path.exists() else "none yet")
+    command = "`lce down`, then `lce up`" if find(home, "server") else "`lce up` or `lce run`"
+    return _database(prefect_database(home), prefect_damage(home), command)
 
 
-def _unusable(name: str, path: Path, why: str, command: str) -> Check:
+def _database(path: Path, damage: str | None, command: str) -> Check:
+    if damage is None:
+        return Check(True, "readable" if path.exists() else "none yet")
     remedy = f"Run {command}: the command renames the file and makes a new one."
-    return Check(name, False, f"{path} is {why}", remedy)
+    return Check(False, f"{path} is {damage}", remedy)
 
 
 def _prefect() -> Check:
@@ -217,14 +202,14 @@ def _prefect() -> Check:
     remedy = "Run `prefect config view --show-sources`, and `lce doctor` in the checkout's folder."
     if answer.returncode:
         last_lines = "; ".join(answer.stderr.strip().splitlines()[-2:])
-        return Check("prefect settings", False, last_lines, remedy)
+        return Check(False, last_lines, remedy)
     joined = answer.stdout.replace("\n", " ")
     _, _, found = joined.partition("PREFECT_API_URL=")
     if not found:
-        return Check("prefect settings", True, "no PREFECT_API_URL; `lce run` starts a server")
+        return Check(True, "no PREFECT_API_URL; `lce run` starts a server")
     value, _, rest = found.partition("(")
     source = rest.partition(")")[0].strip()
-    return Check("prefect settings", True, f"PREFECT_API_URL {value.strip()} {source}")
+    return Check(True, f"PREFECT_API_URL {value.strip()} {source}")
 
 
 def _plugin(home: Path) -> Check:
@@ -237,36 +222,36 @@ def _plugin(home: Path) -> Check:
         text=True,
     )
     if answer.returncode == 0:
-        return Check("prefect plug-in", True, f"active in {_ROOT}")
+        return Check(True, f"active in {_ROOT}")
     lines = answer.stderr.strip().splitlines()
     remedy = (
         "Run `pip install -e .` in the checkout. Without the plug-in, give the deployment's full"
         " name: controlled-study/controlled-study."
     )
-    return Check("prefect plug-in", False, lines[-1] if lines else "not active", remedy)
+    return Check(False, lines[-1] if lines else "not active", remedy)
 
 
 def _environment() -> Check:
     names = ", ".join(ignored(os.environ))
-    return Check("environment", True, f"ignored: {names}" if names else "no variable is ignored")
+    return Check(True, f"ignored: {names}" if names else "no variable is ignored")
 
 
 def _services(home: Path) -> Check:
     found = {name: find(home, name) for name in NAMES}
     running = [service for service in found.values() if service]
     if not running:
-        return Check("services", True, "none is running; `lce up` starts them")
-    silent = [service.name for service in running if service.url and not _answers(home, service)]
+        return Check(True, "none is running; `lce up` starts them")
+    secrets = {"server": server_secret(home, "prefect")}
+    silent = [
+        one.name
+        for one in running
+        if one.url and not answers(f"{one.url}/health", secrets.get(one.name, ""))
+    ]
     missing = [name for name, service in found.items() if service is None]
     detail = ", ".join(f"{s.name} {s.url or f'(PID {s.pid})'}" for s in running)
     if silent or missing:
         detail += f"; not running or not answering: {', '.join([*silent, *missing])}"
-    return Check("services", not (silent or missing), detail, "Run `lce down`, then `lce up`.")
-
-
-def _answers(home: Path, service: Service) -> bool:
-    secret = server_secret(home, "prefect") if service.name == "server" else ""
-    return answers(f"{service.url}/health", secret)
+    return Check(not (silent or missing), detail, "Run `lce down`, then `lce up`.")
 
 
 def _leases(home: Path) -> Check:
@@ -275,7 +260,7 @@ def _leases(home: Path) -> Check:
     stale = len(names) - len(live)
     steps = {name.split(".")[0] for name in live}  # a step computed in parts has several leases
     # A stale lease is no error: the next run that needs the step takes the lease over.
-    return Check("leases", True, f"{len(steps)} steps are being computed, {stale} leases are stale")
+    return Check(True, f"{len(steps)} steps are being computed, {stale} leases are stale")
 
 
 def _attempts(home: Path) -> Check:
@@ -284,7 +269,7 @@ def _attempts(home: Path) -> Check:
     running = sum(_is_held(home, step) for step in steps)
     dead = len(found) - running
     detail = f"{running} running, {dead} left by processes that died"
-    return Check("attempts", True, f"{detail}{' (the next run removes them)' if dead else ''}")
+    return Check(True, f"{detail}{' (the next run removes them)' if dead else ''}")
 
 
 def _is_held(home: Path, name: str) -> bool:
@@ -297,15 +282,15 @@ def _is_held(home: Path, name: str) -> bool:
 def leftovers(home: Path) -> Check:
     """Check that no process outlived the service of `lce up` that had started it."""
     roots = {service.pid for name in NAMES if (service := find(home, name))}
-    orphans = [process for process in marked(home) if not roots & _pids_with_ancestors(process)]
+    orphans = []
+    for process in marked(home):
+        pids = {process.pid}
+        with contextlib.suppress(psutil.Error):
+            pids |= {parent.pid for parent in process.parents()}
+        if not roots & pids:
+            orphans.append(process)
     detail = ", ".join(str(process.pid) for process in orphans) or "none"
-    return Check("orphan processes", not orphans, detail, "Run `lce down`, which kills them.")
-
-
-def _pids_with_ancestors(process: psutil.Process) -> set[int]:
-    with contextlib.suppress(psutil.Error):
-        return {process.pid, *(parent.pid for parent in process.parents())}
-    return {process.pid}
+    return Check(not orphans, detail, "Run `lce down`, which kills them.")
 
 
 def _accelerators() -> Check:
@@ -314,6 +299,6 @@ def _accelerators() -> Check:
     flash = _version("flash-attn")
     number = count_accelerators()
     if not number:
-        return Check("accelerators", True, "torch finds no GPU, so studies run on the CPU")
+        return Check(True, "torch finds no GPU, so studies run on the CPU")
     note = f"flash-attn {flash}" if flash else "no flash-attn, so torch's own kernels are used"
-    return Check("accelerators", True, f"{number} CUDA devices; {note}")
+    return Check(True, f"{number} CUDA devices; {note}")

@@ -47,7 +47,6 @@ def settings(url: str, secret: str) -> dict[str, str]:
 
 
 def client_auth(secret: str) -> dict[str, str]:
-    """Return the environment variables with which a Prefect client logs in; {} without a secret."""
     return {"PREFECT_API_AUTH_STRING": auth_string(secret)} if secret else {}
 
 
@@ -57,7 +56,6 @@ def prefect_database(home: Path) -> Path:
 
 
 def prefect_damage(home: Path) -> str | None:
-    """Return why Prefect cannot use the database, as a phrase that completes "it is ..."."""
     return sqlite_damage(prefect_database(home), _SCHEMA)
 
 

@@ -40,7 +40,6 @@ def require_free(port: int, option: str) -> None:
 
 
 def holder(port: int) -> str:
-    """Return the name and pid of the process that listens on `port`, as text."""
     with contextlib.suppress(psutil.AccessDenied):
         for connection in psutil.net_connections(kind="tcp"):
             address = connection.laddr

@@ -15,19 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from flows.servers.daemons import (
-    NAMES,
-    START_SECONDS,
-    Service,
-    answers,
-    ask,
-    find,
-    launch,
-    process_of,
-    stop,
-    stop_leftovers,
-    wait_until,
-)
+from flows.servers import daemons
+from flows.servers.daemons import NAMES, Service
 from flows.servers.guarded_prefect import client_auth, command, mend_prefect, settings
 from flows.servers.ports import LOOPBACK, require_free
 from flows.settings import DEFAULT_HOME, mlflow_environment
@@ -45,35 +34,33 @@ _ROOT = Path(__file__).parents[2]
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
     """Start the services that are not running, and wait until all are ready.
 
-    A taken port raises before any service starts. If one does not start, the services that this
-    call started are stopped again.
+    If one does not start, the services that this call started are stopped again.
     """
     home = home.absolute()
     make_folder(home / "services")
     with FileLock(home / "services" / ".lock"):
-        before, since = {name: find(home, name) for name in NAMES}, datetime.now(UTC)
+        before, since = {name: daemons.find(home, name) for name in NAMES}, datetime.now(UTC)
         for name, option in PORT_OPTIONS.items():
             if before[name] is None:
                 require_free(ports[name], option)
         try:
             server = before["server"] or _start_server(home, ports["server"])
             mlflow = before["mlflow"] or _start_mlflow(home, ports["mlflow"])
-            _wait_until(server, lambda: answers(f"{server.url}/health", _secret(home)))
+            _wait_until(server, lambda: daemons.answers(f"{server.url}/health", _secret(home)))
             worker = before["worker"] or _start_worker(home, server)
-            _wait_until(mlflow, lambda: answers(f"{mlflow.url}/health"))
+            _wait_until(mlflow, lambda: daemons.answers(f"{mlflow.url}/health"))
             _wait_for_worker(home, server, worker, since)
         except BaseException:
-            stop(home, [s for s in _running(home) if before[s.name] is None])
+            daemons.stop(home, [s for s in _running(home) if before[s.name] is None])
             raise
         return [server, mlflow, worker]
 
 
 def down(home: Path) -> list[str]:
-    """Stop all services of `home` and every process they started; return the services' names."""
     home = home.absolute()
     running = _running(home)
-    stop(home, running)
-    stop_leftovers(home)
+    daemons.stop(home, running)
+    daemons.stop_leftovers(home)
     return [service.name for service in running]
 
 
@@ -114,13 +101,13 @@ def _mlflow_login(home: Path, server: str, path: str) -> str:
 
 
 def _running(home: Path) -> list[Service]:
-    return [service for name in NAMES if (service := find(home, name))]
+    return [service for name in NAMES if (service := daemons.find(home, name))]
 
 
 def _start_server(home: Path, port: int) -> Service:
     mend_prefect(home)
     url = f"http://{LOOPBACK}:{port}/api"
-    return launch(home, "server", command(port), settings(url, _secret(home)), port, url)
+    return daemons.launch(home, "server", command(port), settings(url, _secret(home)), port, url)
 
 
 def _secret(home: Path) -> str:
@@ -133,7 +120,7 @@ def _start_mlflow(home: Path, port: int) -> Service:
     restore_mlflow(home)
     command = [sys.executable, "-m", "tasks.tracking.guarded_server", str(home), str(port)]
     environment = {SECRET_VARIABLE: server_secret(home, "mlflow")}
-    return launch(home, "mlflow", command, environment, port, f"http://{LOOPBACK}:{port}")
+    return daemons.launch(home, "mlflow", command, environment, port, f"http://{LOOPBACK}:{port}")
 
 
 def _start_worker(home: Path, server: Service) -> Service:
@@ -144,14 +131,14 @@ def _start_worker(home: Path, server: Service) -> Service:
         "PREFECT_RUNNER_POLL_FREQUENCY": "2",
     }
     command = [sys.executable, "-m", "flows.serving"]
-    return launch(home, "worker", command, environment | mlflow_environment(home))
+    return daemons.launch(home, "worker", command, environment | mlflow_environment(home))
 
 
 def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
     def is_alive() -> bool:
-        return process_of(service) is not None
+        return daemons.process_of(service) is not None
 
-    wait_until(service.name, is_ready, is_alive, Path(service.log), START_SECONDS)
+    daemons.wait_until(service.name, is_ready, is_alive, Path(service.log), daemons.START_SECONDS)
 
 
 def _wait_for_worker(home: Path, server: Service, worker: Service, since: datetime) -> None:
@@ -159,7 +146,7 @@ def _wait_for_worker(home: Path, server: Service, worker: Service, since: dateti
 
     def is_polling() -> bool:
         # The user may have enabled Prefect's CSRF protection, which lets only GET requests pass.
-        polled = (ask(url, secret=_secret(home)) or {}).get("last_polled")
+        polled = (daemons.ask(url, secret=_secret(home)) or {}).get("last_polled")
         return polled is not None and datetime.fromisoformat(polled) >= since
 
     _wait_until(worker, is_polling)

@@ -160,7 +160,6 @@ class TemporaryServer:
 
 @contextlib.contextmanager
 def temporary_server(home: Path) -> Iterator[TemporaryServer]:
-    """Start a run's server, yield it, and stop it at the end of the `with` block."""
     server = TemporaryServer(home)
     try:
         server.start()
@@ -183,9 +182,6 @@ def _existing(home: Path) -> tuple[str, str]:
     """Return URL and secret of the server at PREFECT_API_URL, or of `lce up`; else empty strings.
 
     The secret of another server at PREFECT_API_URL is empty.
-
-    Raises:
-      ServiceError: if no server answers there, or it refuses the user's credentials.
     """
     service = find(home, "server")
     own_url = str(service.url) if service else ""
@@ -215,7 +211,6 @@ def _existing(home: Path) -> tuple[str, str]:
 
 
 def _user_credentials() -> dict[str, str]:
-    """Return the Authorization header that Prefect's clients send for this user; {} if none."""
     if user_and_password := os.environ.get("PREFECT_API_AUTH_STRING"):
         encoded = base64.b64encode(user_and_password.encode()).decode()
         return {"Authorization": f"Basic {encoded}"}

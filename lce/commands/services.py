@@ -44,9 +44,9 @@ def doctor() -> None:
     from flows.settings import home
 
     checks = doctor.doctor(home())
-    for check in checks:
-        say(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
+    for name, check in checks.items():
+        say(f"{'ok  ' if check.ok else 'FAIL'} {name}: {check.detail}")
         if not check.ok:
             say(f"     {check.remedy}")
-    if not all(check.ok for check in checks):
+    if not all(check.ok for check in checks.values()):
         raise typer.Exit(1)

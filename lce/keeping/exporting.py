@@ -59,7 +59,7 @@ def export_variant(
 
 
 def _registered(plan: StudyPlan, cell: PlannedCell, folder: Path, name: str, home: Path) -> str:
-    from tasks.tracking.destinations import destination
+    from tasks.tracking.database import destination
     from tasks.tracking.projection import register
 
     about = {

@@ -10,10 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from flows.plans.plugin_changes import change_lines, check_plugin_changes
 from flows.plans.pricing import Price, Prices, gpu_seconds, prices_of, slots_here, time_left
 from flows.request import as_last_run, compile_request
-from flows.selection import fetching, models_to_fetch, select_cells
+from flows.selection import (
+    change_lines,
+    check_plugin_changes,
+    fetching,
+    models_to_fetch,
+    select_cells,
+)
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.evaluation.long_cell import LONG_SECONDS

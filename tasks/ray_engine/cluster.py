@@ -20,7 +20,7 @@ from lce_core.environment import allocator_settings, for_child
 from lce_core.errors import ServiceError, SpecError
 from lce_core.execution import LOCAL, Execution
 from tasks.machines import Machines, this_machine
-from tasks.slots import Slot, Slots
+from tasks.slots import Slot, Slots, slot_counts
 
 REACH_SECONDS = 5.0
 """Timeout for connecting to the head node."""
@@ -41,9 +41,6 @@ def connected(engine: str) -> Any:
 
     "ray" is the cluster at $RAY_ADDRESS or on this machine. Ray Client (ray://...) is refused,
     because it cannot stream the workers' events.
-
-    Raises:
-      ServiceError: if Ray is not installed, or no cluster answers.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -62,7 +59,6 @@ def connected(engine: str) -> Any:
 
 
 def machines_for(execution: Execution) -> Machines:
-    """Return the hardware of this machine, or that of all Ray nodes if the engine is Ray."""
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)
 
 
@@ -86,7 +82,8 @@ def slots(execution: Execution, head: Head) -> Iterator[Slots]:
     """
     nodes = nodes_of(execution)
     try:
-        yield Slots(nodes.slot_counts(execution), [str(number) for number in range(nodes.num_gpus)])
+        counts = slot_counts(execution, nodes.gpus)
+        yield Slots(counts, [str(number) for number in range(nodes.num_gpus)])
     finally:
         ray = importlib.import_module("ray")
         if head.is_lost:  # ray.shutdown would try to contact the lost head
@@ -105,10 +102,8 @@ class Head:
     def require(self, address: str, is_node_alive: Callable[[], bool]) -> None:
         """Check that the head answers, and that Ray is alive on the node of this process.
 
-        This process reaches the other nodes only through Ray on its own node.
-
-        Raises:
-          ServiceError: if every check of the last `LOST_SECONDS` has failed.
+        This process reaches the other nodes only through Ray on its own node. A ServiceError ends
+        the run once every check of the last `LOST_SECONDS` has failed.
         """
         try:
             _require_answer(address)
@@ -129,15 +124,11 @@ class Head:
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """Return GPUs and cores (`threads` per place) that a slot's actor requests from Ray."""
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 
 def environment() -> dict[str, dict[str, str]]:
-    """Return the actors' `runtime_env`: the path of this code, and variables of `_FORWARDED`.
-
-    torch's allocator gets settings as in a local worker.
-    """
+    """Return the actors' `runtime_env`; torch's allocator gets settings as in a local worker."""
     here = for_child(os.environ)
     forwarded = {name: value for name, value in here.items() if name.startswith(_FORWARDED)}
     return {"env_vars": {**forwarded, **allocator_settings(here)}}

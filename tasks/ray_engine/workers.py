@@ -55,7 +55,6 @@ class RayWorker(Worker):
         return True
 
     def events(self, request: str) -> Iterator[Event]:
-        """See `Worker.events`. The events also end if the actor or its node is lost."""
         if self._why_lost:
             return
         try:
@@ -72,7 +71,6 @@ class RayWorker(Worker):
 
     @property
     def account(self) -> str:
-        """The worker's log, or `ray status` if the actor was lost."""
         return f"`ray status` ({self._why_lost})" if self._why_lost else self._where
 
     @property
@@ -90,7 +88,6 @@ class RayWorker(Worker):
             self._host.ask_to_end.remote()
 
     def close(self) -> None:
-        """End the worker cleanly if its node is alive, and release its resources in Ray."""
         if self._head.is_lost:  # Ray then ends the nodes and all their processes
             return
         if self._where and not self._why_lost:
@@ -115,11 +112,7 @@ class RayWorker(Worker):
 class WorkerHost:
     """Ray actor that forwards requests to a worker process and streams its events.
 
-    The worker runs under `tasks.supervisor` and therefore ends with the actor's process. Ray
-    chooses the slot's GPUs and lists them in CUDA_VISIBLE_DEVICES.
-
-    Raises:
-      StoreError: if the store of the run (LCE_HOME) does not exist on this node.
+    Ray chooses the slot's GPUs and lists them in CUDA_VISIBLE_DEVICES.
     """
 
     def __init__(self, slot: dict[str, Any], execution: str, num_gpus: int) -> None:
@@ -138,7 +131,6 @@ class WorkerHost:
         self._worker = WorkerProcess(local, settings)
 
     def whereabouts(self) -> str:
-        """Return "LOG of HOST", where the worker's log is."""
         return f"{self._worker.log} of {socket.gethostname()}"
 
     def events(self, request: str) -> Iterator[Event]:

@@ -26,11 +26,9 @@ from lce_core.store.lease import Lease, is_held
 from lce_core.store.odd_files import make_folder
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.companion import companion, end_of_input
-from tasks.tracking.content import RUN_KEY
-from tasks.tracking.database import database, runs_of
-from tasks.tracking.destinations import destination
+from tasks.tracking.database import database, destination, runs_of
 from tasks.tracking.projection import LIVE, experiment_of, log_metrics
-from tasks.tracking.study_content import curves, read_plan
+from tasks.tracking.study_content import NOTE, RUN_KEY, curves, read_plan
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -172,7 +170,7 @@ class LiveRuns:
             LIVE: training["fingerprint"],
             RUN_KEY: f"{self._plan['study']}/training/{name}",
             "lce.study": self._plan["study"],
-            "mlflow.note.content": (
+            NOTE: (
                 f"Training in progress, or failed: `{name}`. When training is done, this run is"
                 " removed; the study's own runs then show the curve."
             ),
@@ -189,10 +187,7 @@ class LiveRuns:
 def shown_live(
     home: Path, study: str, server: str | None = None, least_seconds: float = LEAST_SECONDS
 ) -> Iterator[None]:
-    """Show the study's training runs in MLflow during the block, in a separate process.
-
-    The study's plan must be saved before. Errors go to logs/live-tracking.log.
-    """
+    """Show the study's training runs in MLflow in a separate process; its plan must be saved."""
     log = home / "logs" / "live-tracking.log"
     arguments = (str(home), study, str(least_seconds), *([server] if server else []))
     with companion("tasks.tracking.live", *arguments, log=log):
@@ -200,10 +195,7 @@ def shown_live(
 
 
 def main(home: Path, study: str, least_seconds: float, server: str | None = None) -> int:
-    """Show the study's training runs in MLflow until standard input closes; return 0.
-
-    If several hosts run the study, the first one shows the training runs of all.
-    """
+    """Show training runs until standard input closes; one host shows those of all hosts."""
     store = Store(home)
     plan = read_plan(store, study)
     if plan is None:  # the store or the plan was removed

@@ -15,14 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.mlflow_pages import note_pages, pages_of
-from catalog.notes import add_to_note, noted
-from catalog.origin import Maker, state_digest
+from catalog.origin import Maker, add_to_note, noted, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from tasks.tracking.content import EXPORT, KIND, NOTE, RUN_KEY, RunContent
-from tasks.tracking.database import note, runs_of
-from tasks.tracking.destinations import Destination, destination
-from tasks.tracking.study_content import read_plan, run_contents
+from tasks.tracking.database import Destination, destination, note, runs_of
+from tasks.tracking.study_content import (
+    EXPORT,
+    KIND,
+    NOTE,
+    RUN_KEY,
+    RunContent,
+    read_plan,
+    run_contents,
+)
 from tasks.tracking.views import description, saved_views
 
 if TYPE_CHECKING:
@@ -62,19 +67,13 @@ def is_current(store: Store, study: str, server: str | None = None) -> bool:
 
 
 def unprojected(store: Store) -> list[str]:
-    """Return the names of the planned studies that were never written to the store's own MLflow."""
     shown, where = noted(note(store.home)), destination(store.home, None)
     names = [plan["study"] for plan in store.studies.plans()]
     return [name for name in names if where.note_key(name) not in shown]
 
 
 def project(store: Store, study: str, server: str | None = None) -> ProjectionReport:
-    """Update the study's MLflow experiment from the store's finished cells.
-
-    Raises:
-      SpecError: if the study was never planned in this store.
-      ServiceError: if the team's server does not answer or refuses a request.
-    """
+    """Update the study's MLflow experiment from the store's finished cells."""
     # Compute the digest before reading the records: if a record appears in between, the digest is
     # outdated, and the next call projects the study again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
@@ -109,9 +108,23 @@ def project(store: Store, study: str, server: str | None = None) -> ProjectionRe
 def experiment_of(
     where: Destination, plan: Mapping[str, Any]
 ) -> Iterator[tuple[MlflowClient, str]]:
-    """Yield an MLflow client with exclusive write access, and the id of the study's experiment."""
+    """Yield an MLflow client with exclusive write access, and the id of the study's experiment.
+
+    Create or restore the experiment and set its tags first.
+    """
     with where.opened() as client:
-        yield client, _experiment(client, where, plan)
+        found = client.get_experiment_by_name(plan["study"])
+        if found is None:
+            experiment_id = where.create_experiment(client, plan["study"])
+        else:
+            experiment_id = found.experiment_id
+            if found.lifecycle_stage == "deleted":
+                client.restore_experiment(experiment_id)
+        about = {NOTE: description(plan, experiment_id), "lce.study": plan["study"]}
+        for key, value in {**about, **saved_views(plan)}.items():
+            if found is None or found.tags.get(key) != value:
+                client.set_experiment_tag(experiment_id, key, value)
+        yield client, experiment_id
 
 
 def _is_up_to_date(run: Run, contents: list[RunContent]) -> bool:
@@ -130,23 +143,6 @@ def _is_written(store: Store, where: Destination, run: Run) -> bool:
         return False
     trained = run.data.tags.get(LIVE)
     return trained is None or store.find(trained) is not None
-
-
-def _experiment(client: MlflowClient, where: Destination, plan: Mapping[str, Any]) -> str:
-    """Return the id of the study's experiment; create or restore it and set its tags."""
-    found = client.get_experiment_by_name(plan["study"])
-    if found is None:
-        experiment_id = where.create_experiment(client, plan["study"])
-    else:
-        experiment_id = found.experiment_id
-        if found.lifecycle_stage == "deleted":
-            client.restore_experiment(experiment_id)
-    about = {NOTE: description(plan, experiment_id), "lce.study": plan["study"]}
-    tags = {**about, **saved_views(plan)}
-    for key, value in tags.items():
-        if found is None or found.tags.get(key) != value:
-            client.set_experiment_tag(experiment_id, key, value)
-    return experiment_id
 
 
 def _write(
@@ -197,9 +193,6 @@ def register(
 
     The folder is stored unchanged: MLflow 3.17 cannot write its own format for transformers models
     with transformers 5, because the format reads a pipeline class that is now a text.
-
-    Raises:
-      ServiceError: if the team's server does not answer or refuses a request.
     """
     from mlflow.exceptions import MlflowException
 

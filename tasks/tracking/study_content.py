@@ -1,7 +1,9 @@
 """Build the MLflow runs of a study: for each table row, a run with means and one per seed.
 
 A table row is a base model with a method, frozen or tuned. The step of a metric's point is the
-evaluated length, so charts draw score against length.
+evaluated length, so charts draw score against length. The content of a run is plain data, without
+MLflow. It depends only on plan.json and the records, so stores with equal records have runs with
+equal content. A run whose digest has changed is written again.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from catalog.mlflow_pages import run_key
-from catalog.palette import Look, family_of, looks
+from catalog.palette import family_of, looks
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
@@ -25,19 +28,25 @@ from lce_core.store.steps import Listing
 from lce_core.study.step_kinds import TrainingSpec
 from lce_core.study.variants import CONTROL, variant_name
 from lce_core.training.loss_log import LOG, read_entries
-from tasks.tracking.content import (
-    COLOUR,
-    KIND,
-    MAX_DATASET_DIGEST,
-    METHOD,
-    NOTE,
-    RUN_KEY,
-    SEED,
-    DatasetInput,
-    MetricPoint,
-    RunContent,
-)
 
+MAX_DATASET_DIGEST = 36
+"""MLflow's limit in characters."""
+FORMAT = 4
+"""Part of every digest; an increase rewrites all runs of all stores."""
+RUN_KEY = "lce.run_key"
+"""Tag that identifies a run in its study; MLflow's own run id changes when it is rewritten."""
+NOTE = "mlflow.note.content"
+"""Tag with the UI's description of an experiment or run."""
+COLOUR = "mlflow.runColor"
+"""Tag with the colour of a run's line."""
+KIND = "lce.kind"
+"""Tag of a run written from the store: METHOD or SEED."""
+METHOD = "method"
+"""A table row's means over seeds, the parent of its SEED runs."""
+SEED = "seed"
+"""A table row's scores at one seed."""
+EXPORT = "export"
+"""A model that a user registered; writing the study again keeps it."""
 INTERVAL = "seed_interval"
 """`seed_interval/NAME` is half the width of the 95 % interval of the metric NAME."""
 MEANS = "means.csv"
@@ -48,6 +57,54 @@ MAX_TELEMETRY_POINTS = 50
 """Maximum points of a telemetry metric."""
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
 """Keys of a training log's entries that become metrics in addition to the loss."""
+
+
+@dataclass(frozen=True)
+class MetricPoint:
+    """One point of one metric."""
+
+    key: str
+    value: float
+    timestamp: int
+    """Time at which the cell finished (not was logged), in milliseconds since the epoch."""
+    step: int
+
+
+@dataclass(frozen=True)
+class DatasetInput:
+    """One data set that a run read."""
+
+    name: str
+    context: str
+    """"training" or "evaluation"."""
+    digest: str
+    """Cut to `MAX_DATASET_DIGEST` characters."""
+    source: str
+    """JSON object that names the corpus or data set and its parameters."""
+
+
+@dataclass(frozen=True)
+class RunContent:
+    """The complete content of one MLflow run."""
+
+    key: str
+    """Value of the tag `RUN_KEY`."""
+    parent: str | None
+    """Key of the run under which the UI folds this one."""
+    name: str
+    start: int
+    """Earliest start of the run's records, in milliseconds since the epoch."""
+    end: int
+    params: Mapping[str, str]
+    metrics: tuple[MetricPoint, ...]
+    tags: Mapping[str, str]
+    datasets: tuple[DatasetInput, ...]
+    files: Mapping[str, str]
+    """Content by file name."""
+
+    @cached_property
+    def digest(self) -> str:
+        return fingerprint({"format": FORMAT, **asdict(self)}, self.key)
 
 
 @dataclass(frozen=True)
@@ -82,7 +139,11 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
         axes = tuple(cell[axis] for axis in ("base_model", "method", "frozen"))
         rows[axes].setdefault(cell["seed"], []).append(cell)
     contents = []
-    colours = _colours(plan["cells"])
+    # Looks as in the report; MLflow would repeat one of 20 colours.
+    names = {cell["method"]: cell["method_name"] for cell in plan["cells"]}
+    colours = looks(
+        {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}
+    )
     for (_, method, frozen), by_seed in rows.items():
         seeds, colour = [], colours[method].dark if frozen else colours[method].light
         for planned in by_seed.values():
@@ -102,28 +163,9 @@ def _read(
         if step["folder"] is None:
             continue
         folder = store.artifact(step["folder"], listing)
-        try:
-            record = Record.read(folder)
-        except (OSError, ValueError):
-            continue
-        sizes = ((folder / name, entry.bytes) for name, entry in record.files_in(folder).items())
-        if record.fingerprint == step["fingerprint"] and all(_has(*pair) for pair in sizes):
+        record = Record.find(folder)
+        if record and record.fingerprint == step["fingerprint"] and not record.fault_in(folder):
             yield FinishedStep(step, folder, record)
-
-
-def _has(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False
-
-
-def _colours(cells: Iterable[Mapping[str, Any]]) -> dict[str, Look]:
-    """Return each method's look as in the report; MLflow would repeat one of 20 colours."""
-    names = {cell["method"]: cell["method_name"] for cell in cells}
-    return looks(
-        {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}
-    )
 
 
 def _method_content(
@@ -247,12 +289,10 @@ def _seed_content(
 
 
 def _key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
-    """Return the key of the MLflow run of a cell's row at `seed`; None means over seeds."""
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
 def _model_suffix(plan: Mapping[str, Any], base_model: str) -> str:
-    """Return the end of a run's name: ", BASE_MODEL", or "" if the study has one base model."""
     # The UI truncates long names, so name the base model only if the study has several.
     return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
 
@@ -296,7 +336,6 @@ def _scores(cell: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def at_target_name(benchmark: str) -> str:
-    """Return the name of the metric with a benchmark's mean at the target context."""
     return f"summary/{benchmark}_at_target"
 
 
@@ -335,7 +374,6 @@ def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return loss and telemetry of a log entry by metric name."""
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
     known = {f"{group}/{key}": entry[key] for key in TELEMETRY if entry.get(key) is not None}

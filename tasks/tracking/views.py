@@ -16,8 +16,7 @@ from typing import Any
 
 from catalog.mlflow_pages import METHODS_VIEW, SEEDS_VIEW, view_path
 from lce_core.study.variants import variant_name
-from tasks.tracking.content import KIND, METHOD, SEED
-from tasks.tracking.study_content import INTERVAL, at_target_name
+from tasks.tracking.study_content import INTERVAL, KIND, METHOD, SEED, at_target_name
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
@@ -44,25 +43,21 @@ def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
 
 def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the page state of a view of METHOD or SEED runs; the UI has defaults."""
+    target = plan["target_context"]
+    at_target = (cell["benchmark"] for cell in plan["cells"] if cell["eval_length"] == target)
+    columns = [f"metrics.`{at_target_name(name)}`" for name in dict.fromkeys(at_target)]
     return {
         "searchFilter": f"tags.`{KIND}` = '{kind}'",
         # Do not sort by start time, the default: the UI would fold children under their parent.
         "orderByKey": "params.`row`",
         "orderByAsc": True,
         "runsHiddenMode": "SHOW_ALL",
-        "selectedColumns": _columns(plan),
+        "selectedColumns": columns,
         # The UI adds the charts itself, and appends sections that are not listed here.
         "compareRunCharts": [],
         "compareRunSections": _sections(plan, kind),
         "isAccordionReordered": True,
     }
-
-
-def _columns(plan: Mapping[str, Any]) -> list[str]:
-    at_target = (
-        c["benchmark"] for c in plan["cells"] if c["eval_length"] == plan["target_context"]
-    )
-    return [f"metrics.`{at_target_name(name)}`" for name in dict.fromkeys(at_target)]
 
 
 def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -102,7 +97,6 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def description(plan: Mapping[str, Any], experiment_id: str) -> str:
-    """Return the Markdown text at the top of the experiment's page."""
     methods, seeds = (view_path(experiment_id, view) for view in (METHODS_VIEW, SEEDS_VIEW))
     hypothesis = plan["hypothesis"].strip()
     if len(hypothesis) > MAX_HYPOTHESIS:

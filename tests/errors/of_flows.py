@@ -11,13 +11,17 @@ from filelock import FileLock
 from rich.console import Console
 
 from flows.locking import check_lock, write_lock
-from flows.plans.plugin_changes import require_same_plugins
 from flows.pulling import in_threads
 from flows.request import compile_request
 from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Scheduler
-from flows.selection import require_models, require_work, select_cells
+from flows.selection import (
+    require_models,
+    require_same_plugins,
+    require_work,
+    select_cells,
+)
 from flows.servers import temporary_server
 from flows.servers.daemons import ask, wait_until
 from flows.servers.ports import require_free

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.mlflow_pages import experiment_path
 from catalog.queries import open_catalog
 from lce_core.store.identity import fingerprint
-from tasks.tracking.content import NOTE, RUN_KEY
 from tasks.tracking.database import opened, runs_of
 from tasks.tracking.projection import LIVE, PARENT
+from tasks.tracking.study_content import NOTE, RUN_KEY
 from tasks.tracking.views import VIEW_TAGS
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def mlflow_digest(home: Path) -> str:
                     "stage": experiment.lifecycle_stage,
                     "tags": {
                         key: text.replace(
-                            experiment_path(experiment.experiment_id), experiment_path("?")
+                            f"#/experiments/{experiment.experiment_id}", "#/experiments/?"
                         )
                         for key, text in _own_tags(experiment.tags).items()
                     },

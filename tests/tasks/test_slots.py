@@ -82,10 +82,10 @@ def test_a_pool_without_training_leaves_gpus_to_others(tmp_path, monkeypatch):
     monkeypatch.setattr("tasks.machines.LEASE_FOLDER", tmp_path)
     asked = Execution(home=tmp_path, slots=3, processes=4)
     with Pool(asked).open() as pool:
-        assert pool.slot_counts == SlotCounts(training=1, evaluation=3, places_per_training=4)
+        assert pool.slots.counts == SlotCounts(training=1, evaluation=3, places_per_training=4)
     with Pool(asked).open(trains=False) as pool, Pool(asked).open(trains=False) as other:
-        assert pool.slot_counts == SlotCounts(training=0, evaluation=3, places_per_training=4)
-        assert other.slot_counts.evaluation == 1
+        assert pool.slots.counts == SlotCounts(training=0, evaluation=3, places_per_training=4)
+        assert other.slots.counts.evaluation == 1
 
 
 @pytest.mark.parametrize(

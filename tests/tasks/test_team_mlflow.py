@@ -19,7 +19,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import write_json
 from tasks import projections
 from tasks.tracking import TeamServer, database, is_current, project
-from tasks.tracking.destinations import STORE
+from tasks.tracking.database import STORE
 from tasks.tracking.projection import register
 from tasks.tracking.study_content import read_plan
 from tests.support.guarded_mlflow import guarded_mlflow

@@ -231,6 +231,6 @@ def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch):
     monkeypatch.setattr("tasks.machines.visible_gpus", lambda: {"0": "GPU-1"})
     monkeypatch.setattr("tasks.machines.gpu_name", lambda: "NVIDIA H200")
     assert device_here(execution) == "h200"
-    monkeypatch.setattr("tasks.machines.gpu_name", lambda: None)
+    monkeypatch.setattr("tasks.machines.gpu_name", lambda: "")
     assert device_here(execution) == pricing.GPU_HOURS_OF
     assert device_here(execution.model_copy(update={"device": "cpu"})) == "cpu"
