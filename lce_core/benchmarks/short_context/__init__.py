@@ -1,16 +1,9 @@
 """Short-context suite of lm-evaluation-harness: what an extension loses on short prompts.
 
 Prompts, shots, seeds and metrics are the harness's. A cell's `accuracy` is the metric that papers
-report; the other metrics are stored beside it under the harness's names:
-
-  task            shots  accuracy
-  mmlu                5  acc_macro, the mean of the 57 subjects' acc; the harness's own number for
-                         the group, acc, is the mean over questions
-  hellaswag          10  acc_norm
-  arc_challenge      25  acc_norm
-  piqa                0  acc
-  triviaqa            5  exact_match, ignoring case and punctuation
-  truthfulqa_mc2      0  acc, the share of the choices' probability that true answers have (mc2)
+report (`ShortTask.metric`), in MMLU `acc_macro`, the mean of the 57 subjects' acc; the harness's
+own number for the group, acc, is the mean over questions. The acc of truthfulqa_mc2 is the share of
+the choices' probability that true answers have (mc2). All metrics are stored under their names too.
 
 As in the harness, the start of a prompt that exceeds `eval_length` is removed; the metric `cut` is
 the fraction of such prompts. Fewer questions are evenly spaced over a data set, because its first

@@ -180,13 +180,6 @@ TASKS: Mapping[str, ShortTask] = {
 """Tasks by the harness's name, in the order in which tables show them."""
 
 
-def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
-    """Raise DataError unless every split has its published or declared (`subset.json`) rows."""
-    published = (task.num_questions, task.num_shown)
-    for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
-        data_set.require_rows(folders, split, found[split], rows)
-
-
 def request_bytes(name: str, folders: Folders) -> list[list[int]] | None:
     """Return for each question the bytes of its forward passes; None without `request_texts`."""
     task = TASKS[name]

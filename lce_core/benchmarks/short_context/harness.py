@@ -22,7 +22,7 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.tasks import TaskManager
 
 from lce_core.benchmarks import CellRequest, Prompt, TokenIds, encode, spread, text_answers
-from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split, require_rows
+from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.continuations import continuation_log_likelihoods, distinct_inputs
 
@@ -83,7 +83,9 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
                 "get the data again from there",
             ) from error
         loaded |= built["tasks"]
-    require_rows(task, folders, rows)
+    published = (task.num_questions, task.num_shown)
+    for (split, data), number in zip(reversed([*task.splits.items()]), published, strict=False):
+        data.require_rows(folders, split, rows[split], number)
     for found in loaded.values():
         found.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     return loaded
