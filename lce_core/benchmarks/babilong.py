@@ -128,8 +128,13 @@ class BabiLong(PromptBenchmark):
         task = request.task
         sentences, questions = story(task, self.max_facts, self.num_questions, rng)
         facts = [token_ids(request, f"\n{sentence}\n") for sentence in sentences]
-        head = np.array(encode(request, prompt_head(task)), dtype=np.int64)
-        asked = [token_ids(request, question_text(one.text)) for one in questions]
+        shown, answer = _EXAMPLES[task]
+        example = f"<example>\n{shown}\nAnswer: {answer}.\n</example>"
+        head = np.array(encode(request, f"{_RULES}\n\n{example}\n\n<context>\n"), dtype=np.int64)
+        asked = [
+            token_ids(request, f"\n</context>\n\nQuestion: {one.text}\nAnswer:")
+            for one in questions
+        ]
         spent = len(head) + sum(map(len, facts)) + max(map(len, asked)) + self.answer_tokens
         room = request.eval_length - spent
         if room < MIN_TEXT:
@@ -144,11 +149,12 @@ class BabiLong(PromptBenchmark):
                 one.answer,
                 float(100 * cuts[sentences.index(one.evidence)] / room),
                 evidence=one.evidence,
-                labels=labels(task, one),
+                # Labels that the question names cannot answer it.
+                labels=tuple(name for name in LABELS[task] if name.lower() not in one.text.lower()),
                 context_tokens=len(context),
                 cluster=cluster,
                 controls=tuple(
-                    tuple(np.concatenate([head, *shown, ids]).tolist()) for shown in ((), facts)
+                    tuple(np.concatenate([head, *told, ids]).tolist()) for told in ((), facts)
                 ),
             )
             for one, ids in zip(questions, asked, strict=True)
@@ -164,12 +170,6 @@ class BabiLong(PromptBenchmark):
         return "." in answer
 
 
-def labels(task: str, question: Question) -> tuple[str, ...]:
-    """Return the labels of the task that the question does not name."""
-    named = question.text.lower()
-    return tuple(label for label in LABELS[task] if label.lower() not in named)
-
-
 def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
     """Return 1 if the answer's first sentence contains the reference and no other possible label.
 
@@ -180,15 +180,6 @@ def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
     sentence = answer.lower().split(".")[0].split("<context>")[0].split("<example>")[0]
     found = {label for label in possible if label.lower() in sentence}
     return float(found == {reference})
-
-
-def prompt_head(task: str) -> str:
-    asked, answer = _EXAMPLES[task]
-    return f"{_RULES}\n\n<example>\n{asked}\nAnswer: {answer}.\n</example>\n\n<context>\n"
-
-
-def question_text(question: str) -> str:
-    return f"\n</context>\n\nQuestion: {question}\nAnswer:"
 
 
 @dataclass

@@ -186,7 +186,9 @@ def published_prompts(request: CellRequest) -> list[Prompt]:
     files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
     fitting: list[Prompt] = []
     for file in files:
-        prompts = _published(request, file)
+        rows = enumerate(read_rows(file, _COLUMNS), start=1)
+        prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
+        PUBLISHED.require_rows(request.data_folders, file.name, len(prompts), PUBLISHED_CASES)
         needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
         if needed > request.eval_length:
             if not fitting:
@@ -261,13 +263,6 @@ def _num_lines(file: Path) -> int:
             file, "a name without a number", "a name such as 200_lines.jsonl", "rename or remove it"
         )
     return int(number[0])
-
-
-def _published(request: CellRequest, file: Path) -> list[Prompt]:
-    rows = enumerate(read_rows(file, _COLUMNS), start=1)
-    prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
-    PUBLISHED.require_rows(request.data_folders, file.name, len(prompts), PUBLISHED_CASES)
-    return prompts
 
 
 def _case(request: CellRequest, row: dict[str, Any], place: str) -> Prompt:

@@ -236,10 +236,6 @@ class InUnits:
     task: ReleasedTask
     draw: Draw
 
-    @cached_property
-    def _num_special(self) -> int:
-        return len(encode(self.request, ""))
-
     def prompts(self, count: int) -> list[Prompt]:
         size = self.common_size()
         drafts = (self.sample(size, index) for index in range(count))
@@ -274,7 +270,9 @@ class InUnits:
         while True:
             draft = self._drawn(size, index, state)
             ids = encode(self.request, draft.text)
-            total = self._total(draft, ids)
+            total = len(ids) - len(encode(self.request, ""))
+            if draft.counted is not None and total + SEAMS > self._room:
+                total = _sum(self.request, draft.counted)
             if total <= self._room:
                 return draft, ids
             if units.retry != "redrawn" and size - units.step >= units.least:
@@ -289,12 +287,6 @@ class InUnits:
         if self.task.units.retry == "smaller":
             self.draw.rng.setstate(state)
         return self.task.draft(size, index, self.draw)
-
-    def _total(self, draft: Draft, ids: list[int]) -> int:
-        whole = len(ids) - self._num_special
-        if draft.counted is None or whole + SEAMS <= self._room:
-            return whole
-        return _sum(self.request, draft.counted)
 
     @property
     def _room(self) -> int:
