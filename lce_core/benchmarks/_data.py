@@ -29,7 +29,6 @@ SUBSET = "subset.json"
 """JSON file such as {"qasper.jsonl": 37} (file or split: number of rows), by which a user declares
 that the folder has fewer rows than published. Without it, missing rows are an error."""
 _FACTS: dict[tuple[object, ...], Any] = {}
-"""Results of `DataSet.fact` in this process."""
 
 
 class Table(NamedTuple):

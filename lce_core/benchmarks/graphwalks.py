@@ -166,7 +166,6 @@ _SOLVED = (
     ("Perform a BFS from node iron with depth 2.", ("lead",)),
     ("Find the parents of node lead.", ("gold", "zinc")),
 )
-"""Operations on the graph `_EXAMPLE` with their results."""
 
 BENCHMARK = GraphWalks
 SOURCE = Source(

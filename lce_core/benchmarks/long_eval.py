@@ -58,7 +58,6 @@ PUBLISHED = DataSet(
     " others",
 )
 PUBLISHED_CASES = 50
-"""Number of prompts (rows) in each published file."""
 _COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
 
 

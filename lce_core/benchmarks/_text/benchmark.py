@@ -27,9 +27,7 @@ from lce_core.evaluation.windows import Windows
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
-"""Default of `max_tokens` in the profile "tiny"."""
 FAITHFUL_DOCUMENTS = 10
-"""Default of `max_documents` in the profile "faithful"."""
 DEFAULT_SPAN = 256
 """Default tokens of a bin of positions, or of a window's end that `perplexity_last` scores."""
 SMALL_BYTES = 64 * 10**6

@@ -118,7 +118,6 @@ def _words(text: str) -> list[str]:
 
 
 FirstLine = Literal["longbench", "lceg"]
-"""Repository whose rule selects the tasks that score only the first line of an answer."""
 AnswerMetric = Callable[[str, str, Sequence[str]], float]
 """Function of (prediction, one reference answer, class names) that returns a score 0..1."""
 

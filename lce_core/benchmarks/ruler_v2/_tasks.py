@@ -25,7 +25,6 @@ from lce_core.errors import DataError
 
 _SEVERAL = SEVERAL.replace("memorize it", "memorize them")
 DIGITS = 10
-"""Digits of a value."""
 _FIND = (
     "Below are some documents. I will give you a {what} at the end. Please find the {target}. Only"
     " give me the index without any document contents."
@@ -41,7 +40,6 @@ MMLU = DataSet(
     (Table("all", "test"), Table("all", "auxiliary_train")),
 )
 NUM_ROWS = {"test": 14042, "auxiliary_train": 99842}
-"""Number of questions in each published split."""
 LETTERS = "ABCD"
 ORDINALS = ("1st", "2nd", "3rd", "4th")
 NUM_EQUAL = 4
@@ -190,7 +188,6 @@ class Copying:
     kind: Literal["copy", "copy all", "solve"]
     instruction: str
     begun: str = "\nQuestion {number}:"
-    """Beginning of the answer."""
     equal: int = 0
     """Number of questions with the same number; 0 means that numbers are random."""
     solution: str = ""

@@ -45,7 +45,6 @@ class ShortTask:
     if any, has the solved examples."""
     columns: tuple[str, ...]
     num_questions: int
-    """Rows of the split with the questions."""
     requests: int
     """Forward passes per question: one per choice, or the mean if questions differ in choices."""
     request_tokens: int
@@ -177,7 +176,6 @@ TASKS: Mapping[str, ShortTask] = {
         own_tokens=23,
     ),
 }
-"""Tasks by the harness's name, in the order in which tables show them."""
 
 
 def request_bytes(name: str, folders: Folders) -> list[list[int]] | None:
