@@ -1,9 +1,7 @@
 """Show the prompts of a finished cell, for `lce prompt` and the dashboard.
 
 Of a cell's prompts, the store saves only the lengths and one sha256. The benchmark therefore builds
-the prompts again, and the sha256 of all token ids must equal the one in the cell's record. The
-number of samples, and each sample's prompt length, reference and depth, must equal those in the
-cell's samples.parquet.
+the prompts again, and the sha256 of all token ids must equal the one in the cell's record.
 
 `python -m lce_core.prompts`, which the dashboard starts, prints one sample with its prompts as
 JSON. After an error, the exit code is 2 and the message is on standard error.
@@ -16,6 +14,7 @@ import importlib.metadata
 import json
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -69,17 +68,22 @@ def rebuilt_cell(
     """Build the prompts of a finished cell again and verify them against its record.
 
     `model_folders` and `data_folders` replace those in the cell's record.
-
-    Raises:
-      SpecError: if the store lacks the cell, its benchmark has no prompts, or the installed plug-in
-        has another VERSION.
-      UnavailableError: if an input is not on this machine.
-      DataError: if the prompts built here differ from those of the cell.
     """
     record, folder = _found(store, cell)
-    benchmark, base_model = _plugins(record)
-    used = {key: record.execution.get(key) or {} for key in ("model_folders", "data_folders")}
-    models = {**_paths(used["model_folders"]), **(model_folders or {})}
+    benchmark = _plugin(BENCHMARKS, record, "benchmark")
+    if not isinstance(benchmark, PromptBenchmark):
+        raise SpecError(
+            f"cell {record.fingerprint[:ID_DIGITS]}",
+            f"{benchmark.plugin_name}, which builds no prompts",
+            "a cell of a benchmark that builds prompts",
+            "choose a cell of another benchmark",
+        )
+    base_model: LanguageModel = _plugin(MODELS, record, "base_model")
+    models, data = (
+        {name: Path(folder) for name, folder in (record.execution.get(key) or {}).items()}
+        | dict(given or {})
+        for key, given in (("model_folders", model_folders), ("data_folders", data_folders))
+    )
     named = models.get(str(record.axes.get("base_model", base_model.known_as)))
     tokenizer = base_model.tokenizer(named or base_model.fetched(store.models))
     # Avoid the tokenizer's warning about texts longer than the model's context.
@@ -92,7 +96,7 @@ def rebuilt_cell(
         task=record.spec["task"],
         eval_length=record.spec["eval_length"],
         seed=record.spec.get("seed") or 0,
-        data_folders={**_paths(used["data_folders"]), **(data_folders or {})},
+        data_folders=data,
         prompt_folder=store.prompts,
     )
     with store.file_facts.in_use():
@@ -137,23 +141,8 @@ def _found(store: Store, cell: str) -> tuple[Record, Path]:
 
 
 def _intact(store: Store, folder: Path) -> Record | None:
-    with suppress(OSError, ValueError):
-        record = Record.read(folder)
-        return record if store.is_intact(folder, record) else None
-    return None
-
-
-def _plugins(record: Record) -> tuple[PromptBenchmark, LanguageModel]:
-    cell = f"cell {record.fingerprint[:ID_DIGITS]}"
-    benchmark = _plugin(BENCHMARKS, record, "benchmark")
-    if not isinstance(benchmark, PromptBenchmark):
-        raise SpecError(
-            cell,
-            f"{benchmark.plugin_name}, which builds no prompts",
-            "a cell of a benchmark that builds prompts",
-            "choose a cell of another benchmark",
-        )
-    return benchmark, _plugin(MODELS, record, "base_model")
+    record = Record.find(folder)
+    return record if record and store.is_intact(folder, record) else None
 
 
 def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
@@ -229,7 +218,6 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """Return the commit that computed the cell, and library versions that differ here."""
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
     parts = [f"commit {commit[:ID_DIGITS]}" if commit else "an unrecorded commit"]
@@ -237,10 +225,6 @@ def _provenance(record: Record) -> str:
         if name in PROMPT_LIBRARIES and release != importlib.metadata.version(name):
             parts.append(f"{name} {release}")
     return ", ".join(parts)
-
-
-def _paths(folders: Mapping[str, str]) -> dict[str, Path]:
-    return {name: Path(folder) for name, folder in folders.items()}
 
 
 @dataclass(frozen=True)
@@ -341,18 +325,9 @@ def size(prompt: ReadablePrompt) -> str:
 
 
 def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int) -> int:
-    """Return the index of the token that contains a character of the decoded text.
-
-    Bisects decoded prefixes, because tokenizers report no offsets when decoding.
-    """
-    low, high = 0, len(ids) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if len(decoded(tokenizer, ids[: middle + 1])) > character:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    # Bisect decoded prefixes, because tokenizers report no offsets when decoding.
+    ends = range(1, len(ids))
+    return bisect_right(ends, character, key=lambda end: len(decoded(tokenizer, ids[:end])))
 
 
 def _inserted_every(cell: RebuiltCell) -> int | None:

@@ -34,12 +34,6 @@ from lce_core.benchmarks._prompted.benchmark import (
     strata,
 )
 from lce_core.benchmarks._prompted.chat import chat_ids
-from lce_core.benchmarks._prompted.filling import (
-    cut_middle,
-    cut_middle_to_fit,
-    last_that_fits,
-    too_long,
-)
 from lce_core.benchmarks._prompted.keys import (
     MIN_TEXT,
     KeyTask,
@@ -53,10 +47,13 @@ from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     Stream,
     TokenIds,
+    cut_middle,
+    cut_middle_to_fit,
     decoded,
     encode,
     encoded,
     generator,
+    last_that_fits,
     long_streams,
     marking,
     passed_share,
@@ -64,6 +61,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     random_slice,
     text_answers,
     token_ids,
+    too_long,
 )
 from lce_core.benchmarks._text.benchmark import (
     DEFAULT_SPAN,

@@ -37,12 +37,10 @@ flaws, "fast" is "clean" with fewer samples, and "tiny" has tasks that toy model
 
 
 class Profile:
-    """One profile of a benchmark: a description, and values that only this profile has.
+    """One profile of a benchmark: a one-line description, and values that only this profile has.
 
-    Args:
-      summary: one-line description for the documentation's list of benchmarks.
-      defaults: values of parameters that a study leaves at None, and values that are no parameters
-        (`Benchmark.setting`).
+    `defaults` are parameters that a study leaves at None, and values that are no parameters
+    (`Benchmark.setting`).
     """
 
     def __init__(self, summary: str, **defaults: Any) -> None:
@@ -116,7 +114,6 @@ class CellResult:
     checks: Mapping[str, int] = field(default_factory=dict)
     """Counts of invalid prompts (`prompt_checks`)."""
     prompts_sha256: str | None = None
-    """sha256 over the token ids of all prompts in order; `lce prompt` compares it."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     """Arrays to store in the cell's folder by name, such as the NLL of every token."""
 

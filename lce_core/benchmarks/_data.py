@@ -29,7 +29,6 @@ SUBSET = "subset.json"
 """JSON file such as {"qasper.jsonl": 37} (file or split: number of rows), by which a user declares
 that the folder has fewer rows than published. Without it, missing rows are an error."""
 _FACTS: dict[tuple[object, ...], Any] = {}
-"""Results of `DataSet.fact` in this process."""
 
 
 class Table(NamedTuple):
@@ -89,7 +88,6 @@ class DataSet:
         return found
 
     def missing(self, what: str) -> UnavailableError:
-        """Build the error for a data set of which some files are here, but not `what`."""
         return UnavailableError(
             f"data set {self.name!r}",
             f"no {what}",
@@ -166,7 +164,6 @@ class DataSet:
         return cast("T", _FACTS[key])
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over names and contents of all files; that of each file is cached."""
         total = hashlib.sha256()
         for file in self.files(folders):
             try:
@@ -189,10 +186,7 @@ def spread(num_all: int, num_wanted: int) -> list[int]:
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """Return a file's text without byte order mark, with newlines as line endings.
-
-    Raises DataError if it is no text.
-    """
+    """Return a file's text without byte order mark, with newlines as line endings."""
     try:
         return file.read_text(encoding=encoding).removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError) as error:

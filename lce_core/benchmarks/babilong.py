@@ -2,20 +2,16 @@
 
 The tasks have the form of bAbI's tasks 1 to 5: one, two and three supporting facts, relations of
 two arguments and of three. The sentences of a story are inserted at random positions of held-out
-text, in their order. Questions about one story share the forward pass over its text. Persons hold
-only what they took and drop only what they hold. A question is kept only if the story answers it
-without ambiguity and the sentence with its answer occurs once.
-
-`accuracy` follows BABILong's rule: the first sentence of the answer names the right label and no
-other, apart from labels that the question names. `choice` and `margin` are those of
-`PromptBenchmark`. Intervals resample stories.
+text, in their order. Questions about one story share the forward pass over its text. A question is
+kept only if the story answers it without ambiguity and the sentence with its answer occurs once.
+Intervals resample stories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -31,7 +27,6 @@ from lce_core.benchmarks import (
     Stream,
     calls,
     encode,
-    generator,
     long_streams,
     passed_share,
     random_slice,
@@ -40,8 +35,6 @@ from lce_core.benchmarks import (
 )
 from lce_core.errors import SpecError
 
-NEW_TOKENS = 20
-"""Maximum tokens of an answer, as in BABILong's runs of base models."""
 QUESTION_TOKENS = 30
 """Approximate tokens that pass through the model for one question and its labels, for costs."""
 _RULES = (
@@ -72,10 +65,11 @@ _OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
 _TRIES = 1000
 
 T = TypeVar("T")
+Told = tuple[list[str], Iterator["Question"]]
+"""Sentences of a story, and the questions that it answers."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question about a story, its answer, and the sentence that contains the answer."""
 
     text: str
@@ -87,11 +81,13 @@ class BabiLong(PromptBenchmark):
     """Reasoning over facts in a long text: the score is the fraction of right answers."""
 
     kind = "reasoning"
+    task_names = tuple(LABELS)
     profiles = {
         "clean": Profile("100 stories in held-out text", num_stories=100),
         "fast": Profile("20 stories in held-out text", num_stories=20),
     }
-    answer_tokens = NEW_TOKENS
+    answer_tokens = 20
+    """As in BABILong's runs of base models."""
 
     num_stories: int | None = Field(default=None, gt=0)
     """Stories per task; None means 100 (clean), 20 (fast)."""
@@ -101,27 +97,17 @@ class BabiLong(PromptBenchmark):
     num_questions: int = Field(default=2, gt=0, le=2)
     """Questions per story."""
 
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(LABELS)
-
-    def stories(self) -> int:
-        return int(self.setting("num_stories"))
-
     def num_prompts(self, task: str) -> int:
-        return self.stories() * self.num_questions
+        return self.num_groups(task) * self.num_questions
 
-    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        return self.stories()
+    def num_groups(self, task: str) -> int:
+        return int(self.setting("num_stories"))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         return passed_share(self.num_questions, QUESTION_TOKENS, prompt_tokens)
 
     def reads_held_out(self, task: str) -> bool:
         return True
-
-    def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        place = (self.plugin_name, request.task, request.cell_length, request.seed)
-        return [generator(*place, index) for index in range(self.stories())]
 
     def build(self, request: CellRequest) -> list[Prompt]:
         streams = long_streams(request, request.eval_length)
@@ -142,9 +128,14 @@ class BabiLong(PromptBenchmark):
         task = request.task
         sentences, questions = story(task, self.max_facts, self.num_questions, rng)
         facts = [token_ids(request, f"\n{sentence}\n") for sentence in sentences]
-        head = np.array(encode(request, prompt_head(task)), dtype=np.int64)
-        asked = [token_ids(request, question_text(one.text)) for one in questions]
-        spent = len(head) + sum(map(len, facts)) + max(map(len, asked)) + NEW_TOKENS
+        shown, answer = _EXAMPLES[task]
+        example = f"<example>\n{shown}\nAnswer: {answer}.\n</example>"
+        head = np.array(encode(request, f"{_RULES}\n\n{example}\n\n<context>\n"), dtype=np.int64)
+        asked = [
+            token_ids(request, f"\n</context>\n\nQuestion: {one.text}\nAnswer:")
+            for one in questions
+        ]
+        spent = len(head) + sum(map(len, facts)) + max(map(len, asked)) + self.answer_tokens
         room = request.eval_length - spent
         if room < MIN_TEXT:
             raise too_long(request, "a story, a question and its answer", spent + MIN_TEXT)
@@ -158,31 +149,25 @@ class BabiLong(PromptBenchmark):
                 one.answer,
                 float(100 * cuts[sentences.index(one.evidence)] / room),
                 evidence=one.evidence,
-                labels=labels(task, one),
+                # Labels that the question names cannot answer it.
+                labels=tuple(name for name in LABELS[task] if name.lower() not in one.text.lower()),
                 context_tokens=len(context),
                 cluster=cluster,
                 controls=tuple(
-                    tuple(np.concatenate([head, *shown, ids]).tolist()) for shown in ((), facts)
+                    tuple(np.concatenate([head, *told, ids]).tolist()) for told in ((), facts)
                 ),
             )
             for one, ids in zip(questions, asked, strict=True)
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return 8 tokens: a text leaves room for its longest question, others are shorter."""
-        return 8
+        return 8  # a text leaves room for its longest question
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return only_label(answer, prompt.reference, prompt.labels or LABELS[task])
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return "." in answer
-
-
-def labels(task: str, question: Question) -> tuple[str, ...]:
-    """Return the labels that can answer a question: those of the task that it does not name."""
-    named = question.text.lower()
-    return tuple(label for label in LABELS[task] if label.lower() not in named)
 
 
 def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
@@ -195,15 +180,6 @@ def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
     sentence = answer.lower().split(".")[0].split("<context>")[0].split("<example>")[0]
     found = {label for label in possible if label.lower() in sentence}
     return float(found == {reference})
-
-
-def prompt_head(task: str) -> str:
-    asked, answer = _EXAMPLES[task]
-    return f"{_RULES}\n\n<example>\n{asked}\nAnswer: {answer}.\n</example>\n\n<context>\n"
-
-
-def question_text(question: str) -> str:
-    return f"\n</context>\n\nQuestion: {question}\nAnswer:"
 
 
 @dataclass
@@ -243,10 +219,7 @@ class World:
 def story(
     task: str, max_facts: int, num_questions: int, rng: np.random.Generator
 ) -> tuple[list[str], list[Question]]:
-    """Return the sentences of a story and `num_questions` distinct questions about its end.
-
-    A story has two sentences in qa4, else a random number from max_facts / 2 to max_facts.
-    """
+    """Return the sentences of a story and `num_questions` distinct questions about its end."""
     for _ in range(_TRIES):
         num_facts = int(rng.integers(max_facts // 2, max_facts, endpoint=True))
         sentences, found = _TOLD[task](task, num_facts, rng)
@@ -262,9 +235,7 @@ def story(
     )
 
 
-def _walks(
-    task: str, num_facts: int, rng: np.random.Generator
-) -> tuple[list[str], Iterator[Question]]:
+def _walks(task: str, num_facts: int, rng: np.random.Generator) -> Told:
     world = World(rng)
     while len(world.sentences) < num_facts:
         person = world.one(WALKERS)
@@ -272,8 +243,12 @@ def _walks(
             world.move(person)
         else:
             _handle(world, person)
-    asked = {"qa1": _where_is_a_person, "qa2": _where_is_a_thing, "qa3": _where_was_a_thing}
-    return world.sentences, asked[task](world)
+    asked = {
+        "qa1": _where_is(world, WALKERS, ""),
+        "qa2": _where_is(world, OBJECTS, "the "),
+        "qa3": _where_was_a_thing(world),
+    }
+    return world.sentences, asked[task]
 
 
 def _handle(world: World, person: str) -> None:
@@ -291,16 +266,10 @@ def _handle(world: World, person: str) -> None:
         world.take(person, world.one(free))
 
 
-def _where_is_a_person(world: World) -> Iterator[Question]:
-    for person in WALKERS:
-        if person in world.stays:
-            yield Question(f"Where is {person}?", *world.stays[person][-1])
-
-
-def _where_is_a_thing(world: World) -> Iterator[Question]:
-    for thing in OBJECTS:
-        if thing in world.stays:
-            yield Question(f"Where is the {thing}?", *world.stays[thing][-1])
+def _where_is(world: World, names: Sequence[str], article: str) -> Iterator[Question]:
+    for name in names:
+        if name in world.stays:
+            yield Question(f"Where is {article}{name}?", *world.stays[name][-1])
 
 
 def _where_was_a_thing(world: World) -> Iterator[Question]:
@@ -315,16 +284,15 @@ def _where_was_a_thing(world: World) -> Iterator[Question]:
             yield Question(f"Where was the {thing} before the {places[-1]}?", *stays[-2])
 
 
-def _relations(_: str, __: int, rng: np.random.Generator) -> tuple[list[str], Iterator[Question]]:
+def _relations(_: str, __: int, rng: np.random.Generator) -> Told:
     """Tell of two places relative to a third (qa4), in directions that are not opposite.
 
     If they were, "the office is north of the garden" would answer both questions.
     """
     first, middle, last = (PLACES[place] for place in rng.permutation(len(PLACES))[:3])
-    names = tuple(_OPPOSITE)
-    one = names[int(rng.integers(len(names)))]
-    rest = [name for name in names if name != _OPPOSITE[one]]
-    other = rest[int(rng.integers(len(rest)))]
+    world, names = World(rng), tuple(_OPPOSITE)
+    one = world.one(names)
+    other = world.one([name for name in names if name != _OPPOSITE[one]])
     facts = [
         f"The {first} is {one} of the {middle}.",
         f"The {middle} is {other} of the {last}.",
@@ -336,9 +304,7 @@ def _relations(_: str, __: int, rng: np.random.Generator) -> tuple[list[str], It
     return [facts[place] for place in rng.permutation(2)], iter(asked)
 
 
-def _gifts(
-    _: str, num_facts: int, rng: np.random.Generator
-) -> tuple[list[str], Iterator[Question]]:
+def _gifts(_: str, num_facts: int, rng: np.random.Generator) -> Told:
     world, gifts = World(rng), list[tuple[str, str, str, str]]()
     while len(world.sentences) < num_facts:
         thing, person = world.one(OBJECTS), world.one(GIVERS)
@@ -355,13 +321,13 @@ def _gifts(
 
 
 def _about_gifts(gifts: Sequence[tuple[str, str, str, str]]) -> Iterator[Question]:
-    wordings: tuple[tuple[int, Callable[[str, str, str], str]], ...] = (
-        (0, lambda _, thing, receiver: f"Who gave the {thing} to {receiver}?"),
-        (1, lambda giver, _, receiver: f"What did {giver} give to {receiver}?"),
-        (2, lambda giver, thing, _: f"Who did {giver} give the {thing} to?"),
+    wordings = (
+        "Who gave the {1} to {2}?",
+        "What did {0} give to {2}?",
+        "Who did {0} give the {1} to?",
     )
-    for asked, wording in wordings:
-        texts = [wording(*gift[:3]) for gift in gifts]
+    for asked, wording in enumerate(wordings):
+        texts = [wording.format(*gift) for gift in gifts]
         for text, gift in zip(texts, gifts, strict=True):
             if texts.count(text) == 1:
                 yield Question(text, gift[asked], gift[3])

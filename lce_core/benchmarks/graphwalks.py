@@ -2,10 +2,8 @@
 
 Tasks: `bfs`, the nodes at exactly a given distance from a node, and `parents`, the nodes with an
 edge to a given node. The score is the F1 of the set of nodes in the answer's line "Final Answer:
-[...]" against the right set. Three solved operations on a small graph precede the graph.
-
-The graph has as many edges as fit. Its nodes have two outgoing and two incoming edges on average,
-so that the asked sets stay small; a question is drawn among those with one to eight nodes.
+[...]" against the right set. The graph has as many edges as fit; its nodes have two outgoing and
+two incoming edges on average, so that the asked sets stay small.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ INSTRUCTION = (
     " return only the nodes that are reachable at that depth, without the starting node. For the"
     " parents of a node, return only the nodes that have an edge leading to it."
 )
-NEW_TOKENS = 128
-"""Maximum tokens of an answer, enough for `MAX_NODES` ids even if tokens are bytes."""
 MAX_NODES = 8
 """Maximum number of nodes in a right answer."""
 MAX_DEPTH = 3
@@ -53,17 +49,15 @@ class GraphWalks(Sampled):
     """Set F1 of the nodes that an operation on a graph results in."""
 
     kind = "reasoning"
+    task_names = ("bfs", "parents")
     profiles = {
         "clean": Profile("100 graphs per task", num_samples=100),
         "fast": Profile("20 graphs per task", num_samples=20),
     }
-    answer_tokens = NEW_TOKENS
-
-    def tasks(self) -> tuple[str, ...]:
-        return ("bfs", "parents")
+    answer_tokens = 128
+    """Enough for `MAX_NODES` ids even if tokens are bytes."""
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Ask about one node of the largest graph that fits."""
         seed = int(rng.integers(2**62))
 
         def asked(count: int) -> tuple[str, str, list[str]]:
@@ -78,7 +72,7 @@ class GraphWalks(Sampled):
         return Prompt(ids, final_answer(nodes), controls=controls)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of two edges, an upper bound of what one more edge needs."""
+        # Two edges are an upper bound of what one more edge needs.
         lines = _lines(drawn_graph(2, np.random.default_rng(0)))
         return len(encode(request, lines, special_tokens=False))
 
@@ -90,7 +84,7 @@ class GraphWalks(Sampled):
 
 
 def drawn_graph(count: int, rng: np.random.Generator) -> list[Edge]:
-    """Draw `count` distinct edges between count / `EDGES_PER_NODE` nodes, in random order."""
+    """Draw `count` distinct edges between count / `EDGES_PER_NODE` nodes."""
     nodes = [rng.bytes(_DIGITS // 2).hex() for _ in range(max(2, count // EDGES_PER_NODE))]
     edges: dict[Edge, None] = {}
     while len(edges) < count:
@@ -150,13 +144,12 @@ def final_answer(nodes: Iterable[str]) -> str:
 
 
 def listed(answer: str) -> list[str]:
-    """Return the nodes in the first complete "Final Answer: [...]" of an answer; may be empty."""
     found = _LIST.search(answer)
     return [node for one in found[1].split(",") if (node := one.strip())] if found else []
 
 
 def set_f1(found: Iterable[str], right: Iterable[str]) -> float:
-    """Return the F1 of two sets, 0..1: 2 |A and B| / (|A| + |B|); 0 if nothing is shared."""
+    """Return the F1 of two sets, 2 |A and B| / (|A| + |B|)."""
     one, other = {*found}, {*right}
     shared = len(one & other)
     return 2 * shared / (len(one) + len(other)) if shared else 0.0
@@ -173,7 +166,6 @@ _SOLVED = (
     ("Perform a BFS from node iron with depth 2.", ("lead",)),
     ("Find the parents of node lead.", ("gold", "zinc")),
 )
-"""Operations on the graph `_EXAMPLE` with their results."""
 
 BENCHMARK = GraphWalks
 SOURCE = Source(

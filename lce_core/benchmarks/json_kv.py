@@ -1,9 +1,7 @@
 """JSON key-value retrieval: find the value of one key in a dictionary of random UUIDs.
 
-The prompt is HELMET's: the dictionary, the instruction, two solved examples from the same
-dictionary, and the key. The dictionary has as many pairs as fit. An answer is right if it contains
+The prompt is HELMET's. The dictionary has as many pairs as fit. An answer is right if it contains
 the value, ignoring case, punctuation, articles and white space (HELMET's substring exact match).
-The asked pair stands at one of six evenly spaced depths.
 """
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ DEPTHS = (0, 20, 40, 60, 80, 100)
 """Positions of the asked pair in per cent of the dictionary: six, as in HELMET's files dep6."""
 SHOTS = 2
 """Solved examples before the asked key, the number of HELMET's base models."""
-NEW_TOKENS = 100
-"""Maximum tokens of an answer, as in HELMET."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -54,7 +50,8 @@ class JsonKv(Sampled):
             keys=KeyTask(num_distractors=7),
         ),
     }
-    answer_tokens = NEW_TOKENS
+    answer_tokens = 100
+    """As in HELMET."""
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
         asked, depth = _pair(rng), _depth(index)
@@ -69,37 +66,28 @@ class JsonKv(Sampled):
                 pairs.insert(round(place * len(pairs)), pair)
             return prompt_text(pairs, examples, asked[0])
 
-        return Prompt(
-            self.filled(request, text),
-            asked[1],
-            float(depth),
-            controls=encoded(
-                request, *(prompt_text(shown, examples, asked[0]) for shown in ([], [asked]))
-            ),
-        )
+        bare, local = (prompt_text(shown, examples, asked[0]) for shown in ([], [asked]))
+        controls = encoded(request, bare, local)
+        return Prompt(self.filled(request, text), asked[1], float(depth), controls=controls)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
         return [float(_depth(index)) for index in range(len(draws))]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of two pairs, an upper bound of what one more pair needs."""
+        # Two pairs are an upper bound of what one more pair needs.
         pair = _pair(np.random.default_rng(0))
         return 2 * len(encode(request, _written([pair, pair]), special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        return substring_exact_match(answer, prompt.reference)
+        return float(_normalised(prompt.reference) in _normalised(answer))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        return substring_exact_match(answer, prompt.reference) == 1
+        return bool(self.score_answer(task, prompt, answer))
 
 
 def prompt_text(pairs: Sequence[Pair], examples: Sequence[Pair], key: str) -> str:
     solved = "".join(f"{_question(one)} {value}\n\n" for one, value in examples)
     return f"JSON data:\n{_written(pairs)}\n\n{INSTRUCTION}\n\n{solved}{_question(key)}"
-
-
-def substring_exact_match(answer: str, reference: str) -> float:
-    return float(_normalised(reference) in _normalised(answer))
 
 
 def _question(key: str) -> str:

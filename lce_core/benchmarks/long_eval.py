@@ -3,10 +3,8 @@
 A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>" with a number from 1 to 50000. The
 prompt ends with the start of the requested line, so that base models continue it with the number.
 Like LongChat, `faithful` requests a random line and scores the last integer of 15 generated tokens.
-`clean` and `fast` request lines at stratified positions and score the first integer.
-
-With LongChat's published prompts (data set `long_eval`), `faithful` uses the file with the most
-lines that fits the length. If it fills less than 95 % of the length, the cell is unavailable.
+With LongChat's published prompts (data set `long_eval`), it uses the file with the most lines that
+fits the length.
 """
 
 from __future__ import annotations
@@ -60,7 +58,6 @@ PUBLISHED = DataSet(
     " others",
 )
 PUBLISHED_CASES = 50
-"""Number of prompts (rows) in each published file."""
 _COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
 
 
@@ -68,6 +65,7 @@ class LongEval(Sampled):
     """LongEval lines: the score is the fraction of prompts answered with the line's number."""
 
     data_on_demand = (PUBLISHED,)
+    task_names = ("lines",)
     profiles = {
         "faithful": Profile(
             "50 random lines, or LongChat's published prompts if the data set `long_eval` is given;"
@@ -104,9 +102,6 @@ class LongEval(Sampled):
             )
         return self
 
-    def tasks(self) -> tuple[str, ...]:
-        return ("lines",)
-
     def num_prompts(self, task: str) -> int:
         return PUBLISHED_CASES if self.cases == "published" else super().num_prompts(task)
 
@@ -117,14 +112,17 @@ class LongEval(Sampled):
         return PUBLISHED_CASES if self.cases == "published" else None
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        read = (PUBLISHED,) if self._reads_published(data_folders) else ()
-        return tuple(data_set.recorded_name(data_folders) for data_set in read)
+        reads = self._reads_published(data_folders)
+        return (PUBLISHED.recorded_name(data_folders),) if reads else ()
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """Return the sha256 of the published files, or of the words in generated lines."""
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
-        return words_digest() if self.in_words else None
+        if not self.in_words:
+            return None
+        words = [*word_list("adjective"), *word_list("noun")]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
     def build(self, request: CellRequest) -> list[Prompt]:
         if self._reads_published(request.data_folders):
@@ -136,8 +134,11 @@ class LongEval(Sampled):
         return generated_prompts(request, depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the mean tokens of a line, by which generated prompts grow."""
-        return 0 if self._reads_published(request.data_folders) else line_tokens(request)
+        """Return the mean tokens of a line, of 100 lines, by which generated prompts grow."""
+        if self._reads_published(request.data_folders):
+            return 0
+        lines = "".join(_line(*line) for line in _lines(0, 100))
+        return -(-len(encode(request, lines, special_tokens=False)) // 100)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         integer = last_integer if self.profile == "faithful" else first_integer
@@ -151,12 +152,6 @@ class LongEval(Sampled):
             generates = self.profile != "faithful" or self.num_samples is not None
             return not generates and PUBLISHED.name in folders
         return self.cases == "published"
-
-
-def words_digest() -> str:
-    """Return the sha256 of all words that lines can contain, for the ids of cells."""
-    words = [*word_list("adjective"), *word_list("noun")]
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
@@ -186,21 +181,16 @@ def generated_prompts(
     return prompts
 
 
-def line_tokens(request: CellRequest) -> int:
-    """Return the mean tokens of 100 generated lines, rounded up."""
-    lines = "".join(_line(*line) for line in _lines(0, 100))
-    return -(-len(encode(request, lines, special_tokens=False)) // 100)
-
-
 def published_prompts(request: CellRequest) -> list[Prompt]:
-    """Return the prompts of the LongChat file with the most lines that fits, answers included."""
     files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
     fitting: list[Prompt] = []
     for file in files:
-        prompts = _published(request, file)
-        if not all(_fits(request, prompt) for prompt in prompts):
+        rows = enumerate(read_rows(file, _COLUMNS), start=1)
+        prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
+        PUBLISHED.require_rows(request.data_folders, file.name, len(prompts), PUBLISHED_CASES)
+        needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
+        if needed > request.eval_length:
             if not fitting:
-                needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
                 advice = " or set cases: generated"
                 what = f"the longest prompt of {file.name} and its answer"
                 raise too_long(request, what, needed, otherwise=advice)
@@ -231,7 +221,7 @@ def _prompt(request: CellRequest, depth: float, seed: int, num_lines: int) -> Pr
 
 
 def _lines(seed: int, num_lines: int) -> list[tuple[str, int]]:
-    """Generate `num_lines` pairs (key, number); fewer lines are the first of more lines."""
+    """Return `num_lines` pairs (key, number); fewer lines are the first of more lines."""
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
     adjectives, nouns = word_list("adjective"), word_list("noun")
     pairs: dict[int, None] = {}
@@ -272,13 +262,6 @@ def _num_lines(file: Path) -> int:
             file, "a name without a number", "a name such as 200_lines.jsonl", "rename or remove it"
         )
     return int(number[0])
-
-
-def _published(request: CellRequest, file: Path) -> list[Prompt]:
-    rows = enumerate(read_rows(file, _COLUMNS), start=1)
-    prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
-    PUBLISHED.require_rows(request.data_folders, file.name, len(prompts), PUBLISHED_CASES)
-    return prompts
 
 
 def _case(request: CellRequest, row: dict[str, Any], place: str) -> Prompt:

@@ -2,10 +2,8 @@
 
 Tasks are the data set's lengths: `short` (below 32,000 words), `medium` (to 128,000) and `long`. A
 prompt that exceeds the cell's length loses its middle, as in the authors' script.
-
-`accuracy` is the fraction of generated answers from which the authors' rule extracts the right
-letter; `choice` and `margin` compare the likelihoods of the four letters. The prompt begins the
-answer, "The correct answer is", because a base model does not follow the instruction to write it.
+The prompt begins the answer, "The correct answer is", because a base model does not follow the
+instruction to write it.
 """
 
 from __future__ import annotations
@@ -64,18 +62,16 @@ class LongBenchV2(Sampled):
     seeded = False
     # Documents have their own lengths; longer ones are cut.
     fills_length = False
+    task_names = tuple(NUM_QUESTIONS)
     profiles = {
         "clean": Profile("all questions"),
         "fast": Profile("50 questions per task, evenly spaced", num_samples=50),
     }
     answer_tokens = NEW_TOKENS
 
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(NUM_QUESTIONS)
-
     def num_prompts(self, task: str) -> int:
-        wanted = self.setting("num_samples") or NUM_QUESTIONS[task]
-        return min(wanted, NUM_QUESTIONS[task])
+        published = NUM_QUESTIONS[task]
+        return min(self.setting("num_samples") or published, published)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = _MIN_PROMPT + NEW_TOKENS
@@ -100,32 +96,32 @@ class LongBenchV2(Sampled):
         own = [row for row in rows if row["length"] == request.task]
         if not own:
             raise _DATA.missing(f"question of length {request.task!r}")
-        begun = token_ids(request, f"\n\n{BEGUN}")
-        room = request.eval_length - NEW_TOKENS - len(begun)
-        prompts = []
-        for index in spread(len(own), self.num_prompts(request.task)):
-            row = own[index]
-            whole = encode(request, prompt_text(row))
-            context = np.array(cut_middle_to_fit(request, prompt_text(row), room), dtype=np.int64)
-            bare = cut_middle_to_fit(request, prompt_text({**row, "context": ""}), room)
-            prompts.append(
-                Prompt(
-                    np.concatenate([context, begun]),
-                    f"({row['answer']})",
-                    labels=LABELS,
-                    context_tokens=len(context),
-                    cluster=fingerprint([row["context"]])[:12],
-                    controls=((*bare, *begun.tolist()),),
-                    is_cut=context.tolist() != whole,
-                )
-            )
-        return prompts
+        return [
+            _prompt(request, own[index])
+            for index in spread(len(own), self.num_prompts(request.task))
+        ]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return float(prompt.reference == f"({extracted(_begun(answer))})")
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        return _in_brackets(_begun(answer)) is not None
+        return _stated(_begun(answer), r"\(([A-D])\)") is not None
+
+
+def _prompt(request: CellRequest, row: DataRow) -> Prompt:
+    text, begun = prompt_text(row), token_ids(request, f"\n\n{BEGUN}")
+    room = request.eval_length - NEW_TOKENS - len(begun)
+    context = cut_middle_to_fit(request, text, room)
+    bare = cut_middle_to_fit(request, prompt_text({**row, "context": ""}), room)
+    return Prompt(
+        np.array([*context, *begun], dtype=np.int64),
+        f"({row['answer']})",
+        labels=LABELS,
+        context_tokens=len(context),
+        cluster=fingerprint([row["context"]])[:12],
+        controls=((*bare, *begun.tolist()),),
+        is_cut=context != encode(request, text),
+    )
 
 
 def _begun(answer: str) -> str:
@@ -134,7 +130,7 @@ def _begun(answer: str) -> str:
 
 
 def prompt_text(row: Mapping[str, Any]) -> str:
-    """Return the authors' prompt for one row, prompts/0shot.txt."""
+    """Return the authors' prompt, prompts/0shot.txt."""
     choices = "\n".join(f"({letter}) {row[f'choice_{letter}'].strip()}" for letter in "ABCD")
     return (
         "Please read the following text and answer the question below.\n\n"
@@ -151,14 +147,11 @@ def extracted(response: str) -> str | None:
     Asterisks are ignored, and a letter in brackets counts before one without. Source:
     extract_answer in pred.py of github.com/THUDM/LongBench@2e00731.
     """
-    if (letter := _in_brackets(response)) is not None:
-        return letter
-    plain = re.search(rf"{BEGUN} ([A-D])", response.replace("*", ""))
-    return plain[1] if plain else None
+    return _stated(response, r"\(([A-D])\)") or _stated(response, "([A-D])")
 
 
-def _in_brackets(response: str) -> str | None:
-    found = re.search(rf"{BEGUN} \(([A-D])\)", response.replace("*", ""))
+def _stated(response: str, letter: str) -> str | None:
+    found = re.search(f"{BEGUN} {letter}", response.replace("*", ""))
     return found[1] if found else None
 
 

@@ -3,11 +3,9 @@
 In a conversation of the data set, a user asks for pieces of writing, and two, four or eight times
 for the same one, such as "write a poem about tapirs". The last message asks for one of these texts
 by its order, after a random string: "Prepend RANDOM to the 2nd (1 indexed) poem about tapirs".
-Tasks: `needles_2`, `needles_4` and `needles_8`.
 
-`accuracy` is the score of the data set's page: 0 unless the answer starts with the random string,
-else the ratio of `difflib.SequenceMatcher` for the rest of both texts. That class starts no match
-at a character that makes up more than 1 % of a text of 200 characters or more. Most letters do, so
+The ratio of `difflib.SequenceMatcher`, the score of the data set's page, starts no match at a
+character that makes up more than 1 % of a text of 200 characters or more. Most letters do, so
 similar texts may score low.
 
 A cell takes the conversations that, with room for the answer, fill more than half of the length and
@@ -52,7 +50,7 @@ ROWS_PER_LENGTH = 100
 NEW_TOKENS = 1024
 """Maximum tokens of an answer. The texts have about 1,800 characters on average."""
 ROLES = {"user": "User", "assistant": "Assistant"}
-"""Role of a message: its name in the prompt, as in the data set's own solved examples."""
+"""Names of the roles in the prompt, as in the data set's own solved examples."""
 _NEXT_TURN = f"\n{ROLES['user']}:"
 _MIN_PROMPT = 32
 _MAX_CHARACTERS_PER_TOKEN = 8
@@ -66,15 +64,13 @@ class Mrcr(Sampled):
     seeded = False
     # The conversations determine the lengths of the prompts.
     fills_length = False
+    task_names = tuple(NEEDLES)
     profiles = {
         "clean": Profile("up to 100 conversations per length", num_samples=ROWS_PER_LENGTH),
         "fast": Profile("up to 20 conversations per length", num_samples=20),
     }
     answer_tokens = NEW_TOKENS
     has_messages = True
-
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(NEEDLES)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = _MIN_PROMPT + NEW_TOKENS
@@ -89,7 +85,7 @@ class Mrcr(Sampled):
         return ROWS_PER_LENGTH
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the middle of the lengths that a cell takes."""
+        # The middle of the lengths that a cell takes.
         return max(1, 3 * eval_length // 4 - NEW_TOKENS)
 
     def build(self, request: CellRequest) -> list[Prompt]:
@@ -114,7 +110,7 @@ class Mrcr(Sampled):
         return _NEXT_TURN in begun or not start.startswith(begun[: len(start)])
 
     def _fitting(self, request: CellRequest, row: DataRow, place: str) -> Prompt | None:
-        """Return the prompt of a row; None if it belongs to another length. Raises DataError."""
+        """Return the prompt of a row; None if it belongs to another length."""
         random_string, answer = row["random_string_to_prepend"], row["answer"]
         reason = ""
         try:
@@ -157,7 +153,7 @@ class Mrcr(Sampled):
 def similarity(answer: str, reference: str, random_string: str) -> float:
     """Return the similarity (0..1) of an answer's first turn and the reference.
 
-    Both begin with `random_string`, or the similarity is 0.
+    It is 0 unless the turn starts with `random_string`, as the reference does.
     """
     turn = answer.lstrip().partition(_NEXT_TURN)[0]
     if not turn.startswith(random_string):

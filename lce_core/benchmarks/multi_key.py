@@ -1,28 +1,24 @@
 """Retrieval of several keys from one natural text that the model reads once.
 
 A context is an excerpt of one document with one inserted sentence per key, "The pass key of NAME is
-KEY.", at stratified positions. There is one question per key. The model reads the context once and
-then answers each question from the context's KV cache, without seeing the other questions. A sample
-is one question; the bootstrap intervals resample documents.
+KEY.", at stratified positions. The model reads the context once and then answers each question from
+the context's KV cache, without seeing the other questions. A sample is one question; the bootstrap
+intervals resample documents.
 
-Metrics:
+Metrics besides accuracy, the fraction of answers with the right key as their first integer:
 
-  accuracy: fraction of questions whose greedy answer has the right key as its first integer
   margin: log-probability of the right key minus the mean log-probability of keys that the text does
     not contain, in nats; it distinguishes methods even if all their answers are wrong, or right
   nll: mean negative log-likelihood in nats of the text's tokens, without the inserted sentences and
     the token after each, from the same forward pass; `token_nll` contains the mean by position
-  nll_beyond: nll of the tokens at or after the position `nll_beyond`, such as the trained context
-
-Keys are numbers of five digits, in `tiny` single tokens of a family that its query token asks for.
-Each document that fills the length provides one context, and further ones if there are too few.
+  nll_beyond: nll of the tokens at or after the position `nll_beyond`
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,15 +63,12 @@ NAMES = (
     "London", "Madrid", "Moscow", "Munich", "Oslo", "Paris", "Prague", "Rome", "Sydney", "Tokyo",
     "Vienna",
 )  # fmt: skip
-NEW_TOKENS = 8
-"""Maximum tokens of an answer: a space, five digits and the token after the number."""
 QUESTION_TOKENS = 50
 """Approximate tokens that pass for one question, for cost estimates: the question, the five keys
 whose probabilities are compared, and the answer."""
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """A key, the sentence that states it and the question about it, both as token ids."""
 
     sentence: TokenIds
@@ -96,10 +89,10 @@ class MultiKey(OverText, PromptBenchmark):
             keys=KeyTask(),
         ),
     }
-    answer_tokens = NEW_TOKENS
+    answer_tokens = 8
+    """A space, five digits and the token after the number."""
     sample_metrics = ("margin", "nll", "nll_beyond")
-    drawn_as: ClassVar[str] = "multi_key"
-    """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
+    drawn_as = "multi_key"
 
     num_contexts: int | None = Field(default=None, gt=0)
     """Contexts per cell; None means 20 (clean), 8 (fast), 10 (tiny)."""
@@ -117,20 +110,17 @@ class MultiKey(OverText, PromptBenchmark):
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
         return eval_length if self.reads_held_out(task) else 0
 
-    def contexts(self) -> int:
+    def num_prompts(self, task: str) -> int:
+        return self.num_groups(task) * self.num_keys
+
+    def num_groups(self, task: str) -> int:
         return int(self.setting("num_contexts"))
 
-    def num_prompts(self, task: str) -> int:
-        return self.contexts() * self.num_keys
-
     def num_parts(self, task: str, *, half: bool) -> int:
-        return self.contexts()
-
-    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        return self.contexts()
+        return self.num_groups(task)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        least = MIN_TEXT + NEW_TOKENS
+        least = MIN_TEXT + self.answer_tokens
         if not self.in_words:
             if base_model.keys is None:
                 return without_keys(base_model)
@@ -141,10 +131,6 @@ class MultiKey(OverText, PromptBenchmark):
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         return passed_share(self.num_keys, QUESTION_TOKENS, prompt_tokens)
-
-    def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        place = (self.drawn_as, request.task, request.cell_length, request.seed)
-        return [generator(*place, index) for index in range(self.contexts())]
 
     def build(self, request: CellRequest) -> list[Prompt]:
         draws = self.draws(request)
@@ -159,8 +145,7 @@ class MultiKey(OverText, PromptBenchmark):
         return self.build(request)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return 6 tokens: a context leaves room for its longest question, others are shorter."""
-        return QUESTION_TOKENS // 8
+        return QUESTION_TOKENS // 8  # a context leaves room for its longest question
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return float(first_integer(answer) == int(prompt.reference))
@@ -175,7 +160,8 @@ class MultiKey(OverText, PromptBenchmark):
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
         samples, texts, documents = list[Sample](), list[int](), list[str]()
-        losses = np.full((self.contexts(), request.eval_length), np.nan, dtype=np.float32)
+        shape = self.num_groups(request.task), request.eval_length
+        losses = np.full(shape, np.nan, dtype=np.float32)
         for index, (asked, found, nll) in enumerate(self.answered_contexts(request, prompts)):
             samples += found
             texts += [index] * len(asked)
@@ -208,10 +194,7 @@ class MultiKey(OverText, PromptBenchmark):
         return self.checked(request, prompts, result)
 
     def _text_means(self, losses: NDArray[np.float32]) -> dict[str, list[float]]:
-        """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text.
-
-        `losses` are in nats of each token; NaN where excluded (texts, positions).
-        """
+        """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text."""
         starts = {"nll": 0}
         beyond = losses[:, self.nll_beyond :]
         if self.nll_beyond is not None and not np.isnan(beyond).all(axis=1).any():
@@ -222,10 +205,7 @@ class MultiKey(OverText, PromptBenchmark):
         }
 
     def _texts(self, request: CellRequest, count: int) -> list[tuple[str, TokenIds]]:
-        """Return `count` excerpts of the cell's length, which do not overlap.
-
-        An excerpt is (name of the document, token ids).
-        """
+        """Return `count` disjoint excerpts of the cell's length: (document's name, token ids)."""
         length, task = request.eval_length, request.task
         documents = self.documents(request, at_least=length)
         rng = generator(self.drawn_as, "documents", task, request.seed)
@@ -246,20 +226,14 @@ class MultiKey(OverText, PromptBenchmark):
                 "lower num_contexts or the length, use longer documents, or for a domain raise"
                 " evaluation.held_out_tokens",
             )
-        return [
-            (
-                documents.names[number],
-                documents.tokens[number][start : start + length].astype(np.int64),
-            )
+        chosen = [
+            (documents.names[number], documents.tokens[number][start : start + length])
             for number, start in places[:count]
         ]
+        return [(name, ids.astype(np.int64)) for name, ids in chosen]
 
     def _about(
-        self,
-        request: CellRequest,
-        document: str,
-        text: TokenIds,
-        rng: np.random.Generator,
+        self, request: CellRequest, document: str, text: TokenIds, rng: np.random.Generator
     ) -> Iterator[Prompt]:
         begin = np.array(encode(request, "") if self.in_words else [], dtype=np.int64)
         draw = number_facts if self.in_words else token_facts

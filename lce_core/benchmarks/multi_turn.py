@@ -1,13 +1,11 @@
 """A conversation about one text: each question follows the model's own answers to the earlier ones.
 
 Documents, keys, questions and metrics are those of `multi_key`, but all questions about a context
-are turns of one conversation, in random order. The cache keeps every question with the answer that
-the model generated, so a wrong answer stays in the conversation. All turns together fit the cell's
-length.
+are turns of one conversation, in random order; so the difference to `multi_key` is the effect of
+the conversation. All turns together fit the cell's length.
 
 Further metrics: `turn_1`, `turn_2`, ... are the accuracies of single turns, and `turn_slope` is the
-accuracy of the last turn minus that of the first. A sample is one turn. The difference to
-`multi_key` is the effect of the conversation.
+accuracy of the last turn minus that of the first. A sample is one turn.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ class MultiTurn(MultiKey):
     conversation = True
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of the other turns, because a prompt contains only its own question."""
-        return self.num_keys * QUESTION_TOKENS
+        return self.num_keys * QUESTION_TOKENS  # a prompt contains only its own question
 
     def evaluate(self, request: CellRequest) -> CellResult:
         result = super().evaluate(request)
@@ -59,7 +56,6 @@ class MultiTurn(MultiKey):
     def _about(
         self, request: CellRequest, document: str, text: TokenIds, rng: np.random.Generator
     ) -> Iterator[Prompt]:
-        """Shuffle the prompts, so that turns are at any depth."""
         prompts = [*super()._about(request, document, text, rng)]
         for turn in rng.permutation(len(prompts)):
             yield prompts[turn]

@@ -1,7 +1,6 @@
 """Needle in a haystack: the model finds one sentence (the needle) at ten depths of a long text.
 
-The profiles `faithful`, `clean` and `fast` hide LCEG's needle in essays or held-out text, with
-LCEG's prompt. `word_overlap` is LCEG's figure: the number of distinct expected words in the answer,
+`word_overlap` is LCEG's figure: the number of distinct expected words in the answer,
 divided by the number of words of the expected sentence; one of LCEG's 12 words occurs twice, so the
 maximum is 11/12. `rouge_1` is the ROUGE-1 F score of the answer against the whole needle, which
 LCEG stores times ten; the expected words alone reach 8/11. `exact_match` is 1 if the answer
@@ -11,7 +10,6 @@ otherwise. The prompts of a trial share haystack and needle: they are one indepe
 `faithful` cuts every haystack from the start of the essays, so each depth is one sample instead. It
 reproduces the BOS leak of LCEG's script: a BOS token that the tokenizer adds to every text occurs
 four times in the prompt, once at the start, twice before the haystack and once before the needle.
-In `clean` and `fast` each trial has its own needle and haystack, and no leak.
 """
 
 from __future__ import annotations
@@ -51,7 +49,6 @@ from lce_core.benchmarks import (
 )
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
-from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import mean_estimate
 
 
@@ -65,7 +62,6 @@ class Fact:
 
     @property
     def answer(self) -> str:
-        """The end of the hidden sentence, after "is"."""
         return f"{self.phrase} {self.tail}"
 
     @property
@@ -143,7 +139,7 @@ class Needle(Worded):
     def num_prompts(self, task: str) -> int:
         return len(DEPTHS) * int(self.setting("trials"))
 
-    def num_keys(self, task: str) -> int:
+    def num_groups(self, task: str) -> int:
         if self._has_one_text():
             return len(DEPTHS)
         return int(self.setting("trials")) if self.in_words else self.num_prompts(task)
@@ -152,23 +148,20 @@ class Needle(Worded):
         return max(1, eval_length - NEW_TOKENS)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of tokens to compute if a trial's prompts share prefixes.
-
-        Every prompt reuses the tokens of the deepest needle's prompt before its own needle.
-        """
         if not self.in_words:
             return 1.0
+        # Every prompt reuses the tokens of the deepest needle's prompt before its own needle.
         *shallower, _ = sorted(DEPTHS)
         return (1 + sum(1 - depth / 100 for depth in shallower)) / len(DEPTHS)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the 200 tokens of the length that LCEG's script does not fill with haystack."""
         return RESERVED_TOKENS
 
     def data_sequences(self, cell: CellData) -> Sequences | None:
         if not self._reads_essays():
             return None
-        expected = expected_tokens(cell.base_model, cell.eval_length)
+        frame = round(len(_frame("", FACTS[0].question).encode()) / cell.base_model.bytes_per_token)
+        expected = max(1, cell.eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
         return Sequences({expected: self.num_prompts(cell.task)})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
@@ -187,8 +180,13 @@ class Needle(Worded):
         # A trial uses one haystack for all depths, so that only the depth differs.
         haystacks = self._haystacks(request, [self._draw(request, trial) for trial in trials])
         leak, facts = bool(self.setting("bos_leak")), FACTS[: self.setting("needles")]
-        if self.bos_leak:
-            require_leak(request)
+        if self.bos_leak and not encode(request, ""):
+            raise UnavailableError(
+                "bos_leak",
+                "a tokenizer that puts no beginning-of-sequence token before a text",
+                "a tokenizer with such a token, which bos_leak keeps inside the prompt",
+                "set bos_leak: false",
+            )
         return [
             replace(
                 needle_prompt(
@@ -212,12 +210,13 @@ class Needle(Worded):
         return self.in_words and self.haystack != "held_out"
 
     def _has_one_text(self) -> bool:
-        """Return True if all trials and seeds share one haystack."""
         return self.profile == "faithful" and self._reads_essays()
 
     def _haystacks(self, request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
+        length = request.eval_length
         if not self._reads_essays():
-            return held_out_tokens(request, draws)
+            streams = long_streams(request, length)
+            return [random_slice(streams, length, rng).tolist() for rng in draws]
         tokens = essay_tokens(request)
         if self._has_one_text():
             return [tokens] * len(draws)
@@ -255,9 +254,8 @@ def _scores_of(reference: str, answer: str) -> dict[str, float]:
 def needle_prompt(
     request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
 ) -> Prompt:
-    """Build a prompt with the longest haystack that fits, and the needle inside it.
+    """Build a prompt with the needle at `depth` per cent of the longest haystack that fits.
 
-    `haystack` has at least as many token ids as the cell's length; `depth` is in per cent of it.
     `bos_leak` tokenises haystack and needle with the tokenizer's beginning-of-sequence token (BOS),
     and keeps that token in the decoded context, as LCEG's script does.
     """
@@ -288,22 +286,6 @@ def needle_prompt(
     raise too_long(request, "the needle prompt (without haystack) and its answer", needed)
 
 
-def require_leak(request: CellRequest) -> None:
-    """Raise UnavailableError if the tokenizer adds no BOS token that could leak into a prompt."""
-    if not encode(request, ""):
-        raise UnavailableError(
-            "bos_leak",
-            "a tokenizer that puts no beginning-of-sequence token before a text",
-            "a tokenizer with such a token, which bos_leak keeps inside the prompt",
-            "set bos_leak: false",
-        )
-
-
-def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
-    frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
-    return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
-
-
 def essay_tokens(request: CellRequest) -> list[int]:
     """Return the token ids of the essays, repeated until they reach the length."""
     text = essays(request.data_folders)
@@ -313,12 +295,6 @@ def essay_tokens(request: CellRequest) -> list[int]:
             "data set 'essays'", "no text", "the text of the essays", "get its files again"
         )
     return ids * -(-request.eval_length // len(ids))
-
-
-def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
-    """Return one excerpt of `eval_length` held-out tokens per generator."""
-    streams = long_streams(request, request.eval_length)
-    return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
 
 
 def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
@@ -340,7 +316,8 @@ def _with_needle(
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100
-        periods = _period_ids(request)
+        stops = ("a.", "a .")
+        periods = {encode(request, text, special_tokens=False)[-1] for text in stops}
         while place > 0 and haystack[place - 1] not in periods:
             place -= 1
     return haystack[:place] + needle + haystack[place:]
@@ -354,10 +331,6 @@ def _frame(context: str, question: str, wording: int = 0) -> str:
         f"Question: {question}\nAnswer:",
         f"Text:\n{context}\n\nQ: {question} Answer in one sentence.\nA:",
     )[wording]
-
-
-def _period_ids(request: CellRequest) -> set[int]:
-    return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}
 
 
 BENCHMARK = Needle

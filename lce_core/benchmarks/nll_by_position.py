@@ -5,9 +5,6 @@ benchmark `perplexity` with stride = length scores the same windows, so a worker
 computes the losses once. `token_nll` stores the mean NLL of each bin of window positions. The
 metrics are the mean over all positions (`nll`) and over the last quarter of the window
 (`nll_last_quarter`), with bootstrap intervals over windows.
-
-`faithful` cuts the windows of the unextended base model into chunks of its trained context, as in
-LCEG's figure (a saw-tooth). In the other profiles every model reads whole windows.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from lce_core.benchmarks import (
     CellResult,
     Examples,
     Profile,
-    Score,
     Source,
     TextBenchmark,
     calls,
@@ -67,7 +63,7 @@ class NllByPosition(TextBenchmark):
         return f"eval_length {eval_length}: a window needs at least 2 tokens"
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
+        stream = self.limited(held_out_tokens)
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
@@ -90,18 +86,15 @@ class NllByPosition(TextBenchmark):
         clusters = self.window_clusters(request, windows, documents)
         stored = pack_losses(windows.starts, losses[:, 1:]) if self.stores(losses.size) else {}
         return CellResult(
-            scores=(
-                self._score("nll", means, clusters),
-                self._score("nll_last_quarter", ends, clusters),
+            scores=tuple(
+                score(metric, bootstrap_mean(of, clusters=clusters), higher_is_better=False)
+                for metric, of in (("nll", means), ("nll_last_quarter", ends))
             ),
             samples=window_samples(windows, means, documents, clusters),
             token_nll=bin_means(totals, counts, self.span("bin_width", request.base_model)),
             sequences=windows.sequences,
             arrays=stored,
         )
-
-    def _score(self, metric: str, means: NDArray[np.float64], clusters: list[str]) -> Score:
-        return score(metric, bootstrap_mean(means, clusters=clusters), higher_is_better=False)
 
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
         """Return the NLL in nats by position (windows, L), NaN where a chunk starts.

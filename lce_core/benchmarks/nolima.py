@@ -1,16 +1,12 @@
 """NoLiMa: needles that share no word with the question, so that no literal match finds them.
 
 A needle says something about a character, such as where the character lives; the question names
-something that follows from it. Tasks: `onehop` and `twohop`, the question types of NoLiMa's needle
-set. The data set's licence allows only noncommercial research. lce therefore contains none of it
-and reads needles, prompts and books from the user's folder.
+something that follows from it. The needle stands at a line break of a random place in a book. The
+data set's licence allows only noncommercial research. lce therefore contains none of it and reads
+needles, prompts and books from the user's folder.
 
-`accuracy` is NoLiMa's score, the fraction of answers that contain the character's name. `choice`
-and `margin` compare the likelihoods of all names that the needle's set of characters offers.
 NoLiMa's effective length compares `accuracy` with that at 250 to 1,000 tokens, so evaluate a length
 of about 1,000 tokens as well.
-
-The needle stands at one of 26 evenly spaced depths, at a line break of a random place in a book.
 """
 
 from __future__ import annotations
@@ -43,8 +39,6 @@ from lce_core.errors import DataError
 
 DEPTHS: tuple[float, ...] = tuple(np.linspace(0, 100, 26).tolist())
 """Depths of the needle in per cent, as in the reference's configurations."""
-NEW_TOKENS = 32
-"""Maximum tokens of an answer, which only has to contain a name."""
 ANSWER = "\n\nAnswer:"
 """Text after the data set's prompt, so that base models answer instead of continuing the prompt."""
 FRAME = "{haystack}\n\nQuestion: {question}"
@@ -73,14 +67,12 @@ class NoLiMa(Sampled):
     """Retrieval without literal matches: the score is the fraction of names found."""
 
     kind = "reasoning"
+    task_names = ("onehop", "twohop")
     profiles = {
         "clean": Profile("260 prompts per task, ten at each depth", num_samples=260),
         "fast": Profile("52 prompts per task, two at each depth", num_samples=52),
     }
-    answer_tokens = NEW_TOKENS
-
-    def tasks(self) -> tuple[str, ...]:
-        return ("onehop", "twohop")
+    answer_tokens = 32
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (_DATA,)
@@ -102,8 +94,7 @@ class NoLiMa(Sampled):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return 16 tokens, because prompts grow by whole words."""
-        return 16
+        return 16  # prompts grow by whole words
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return float(prompt.reference in answer)
@@ -123,12 +114,11 @@ class NoLiMa(Sampled):
         name = pair.characters[int(rng.integers(len(pair.characters)))]
         needle, question = (text.replace("{CHAR}", name) for text in (pair.needle, pair.question))
         place = book.breaks[int(rng.integers(len(book.breaks)))]
-        ids = self.filled(
-            request,
-            lambda count: prompt_text(
-                pair.template, book.around(place, count, depth, needle), question
-            ),
-        )
+
+        def text(haystack: str) -> str:
+            return prompt_text(pair.template, haystack, question)
+
+        ids = self.filled(request, lambda count: text(book.around(place, count, depth, needle)))
         return Prompt(
             ids,
             name,
@@ -138,9 +128,7 @@ class NoLiMa(Sampled):
             # No two prompts share a text, so the question is only the last token.
             context_tokens=len(ids) - 1,
             cluster=pair.name,
-            controls=encoded(
-                request, *(prompt_text(pair.template, text, question) for text in ("", needle))
-            ),
+            controls=encoded(request, text(""), text(needle)),
         )
 
 
@@ -153,7 +141,6 @@ class Book:
 
     @classmethod
     def of(cls, file: Path) -> Book:
-        """Raise DataError if the file is no text, or has no line break between words."""
         words = tuple(re.findall(r"\S+\s*", read_text(file)))
         breaks = tuple(at for at in range(1, len(words)) if "\n" in words[at - 1])
         if not breaks:
@@ -163,10 +150,7 @@ class Book:
         return cls(words, breaks)
 
     def around(self, place: int, count: int, depth: float, needle: str) -> str:
-        """Return `count` words with the needle at `depth` per cent, before the word at `place`.
-
-        The needle ends the line before this word, as in the reference.
-        """
+        """Return `count` words with the needle before the word at `place`, at `depth` per cent."""
         size = len(self.words)
         before = round(count * depth / 100)
         words = [self.words[at % size] for at in range(place - before, place - before + count)]
@@ -182,7 +166,6 @@ def prompt_text(template: str, haystack: str, question: str) -> str:
 
 
 def read_pairs(folders: Mapping[str, Path], task: str) -> list[Pair]:
-    """Read all pairs of a needle and a question of type `task`, in the order of the file."""
     files = [file for file in _DATA.files(folders) if file.name == _NEEDLES]
     if not files:
         raise _DATA.missing(f"needle set needlesets/{_NEEDLES}")
@@ -220,9 +203,8 @@ def pairs_of(row: Mapping[str, Any], task: str) -> list[Pair]:
     for name, test in row["tests"].items():
         needle, question = row["needle"], row["questions"][task]
         for number, argument in enumerate(test["input_args"], start=1):
-            needle, question = (
-                text.replace(f"{{{number}}}", argument) for text in (needle, question)
-            )
+            field = f"{{{number}}}"
+            needle, question = needle.replace(field, argument), question.replace(field, argument)
         template = row.get("task_template", FRAME)
         found.append(Pair(f"{row['id']}_{name}_{task}", needle, question, template, characters))
     return found

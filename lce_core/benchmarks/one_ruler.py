@@ -6,11 +6,10 @@ four needles, and the question, which reads the same in all tasks, names another
 `niah_none` shows whether a method invents a number, and the others whether it finds one.
 
 `accuracy` is ONERULER's score: an answer is right if it holds all asked numbers, no other number of
-two or more digits and no "none"; in `niah_none`, if it holds "none". `says_none` is the fraction of
-answers with "none". `choice` and `margin` compare the likelihoods of the right numbers and of
-others that the text does not hold; in `niah_none` those of "none" and of a number of the text.
-"none" is shorter than a number and therefore likelier in most models, so only differences between
-methods have a meaning there.
+two or more digits and no "none"; in `niah_none`, if it holds "none". `choice` and `margin` compare
+the likelihoods of the right numbers and of others that the text does not hold; in `niah_none` those
+of "none" and of a number of the text. "none" is shorter than a number and therefore likelier in
+most models, so only differences between methods have a meaning there.
 
 The prompt begins the answer, "<Answer>", because a base model does not follow the instruction to
 write this mark.
@@ -61,8 +60,6 @@ PROMPT = (
 """The reference's prompt, followed by the beginning of the answer."""
 END = "</Answer>"
 NONE = "none"
-NEW_TOKENS = 64
-"""Maximum tokens of an answer, above the reference's 30: four numbers may take about 40."""
 NUM_ABSENT = 3
 """Number of wrong answers with which `choice` and `margin` compare the right numbers."""
 BOOK = DataSet("one_ruler_book", ("*.txt",), "github.com/mungg/OneRuler (books/en)")
@@ -70,7 +67,7 @@ BOOK = DataSet("one_ruler_book", ("*.txt",), "github.com/mungg/OneRuler (books/e
 
 @dataclass(frozen=True)
 class Needles:
-    """Numbers of keys in the text, of values for each key, and of asked keys of a task."""
+    """Numbers of keys in the text, of values for each key, and of asked keys."""
 
     num_keys: int = 1
     num_values: int = 1
@@ -91,19 +88,18 @@ TASKS = {
 class OneRuler(Sampled):
     """Numbers found in a text, or correctly reported as absent: the fraction of right answers."""
 
+    task_names = tuple(TASKS)
     profiles = {
         "clean": Profile("50 prompts per task", num_samples=50),
         "fast": Profile("10 prompts per task", num_samples=10),
     }
-    answer_tokens = NEW_TOKENS
+    answer_tokens = 64
+    """More than the reference's 30: four numbers may take about 40."""
     data_on_demand = (BOOK,)
 
     haystack: Literal["held_out", "book"] = "held_out"
     """Text around the needles: random excerpts of held-out text, or the start of ONERULER's English
     book."""
-
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(TASKS)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (BOOK,) if self.haystack == "book" else ()
@@ -121,14 +117,11 @@ class OneRuler(Sampled):
         return [self._hidden(request, _excerpt(request, streams, rng), rng) for rng in draws]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return 16 tokens, because prompts grow by whole words and words of code can be long."""
-        return 16
+        return 16  # prompts grow by whole words, and words of code can be long
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         answer = answer.partition(END)[0]
-        if task == "niah_none":
-            return says_none(answer)
-        return exactly(answer, prompt.references)
+        return says_none(answer) if task == "niah_none" else exactly(answer, prompt.references)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return END in answer

@@ -1,10 +1,9 @@
 """Passkey retrieval: the model repeats a number that is hidden in irrelevant text.
 
 A prompt consists of an instruction, filler, the sentence with the key, filler, and the question. An
-answer is right if its first integer is the key; generation stops once that integer is complete.
-Like YaRN's script, `faithful` draws keys from 1..50000, hides them at random depths and adjusts the
-filler in steps of 128 characters. `clean` and `fast` use keys of five digits and stratified depths,
-and adjust the filler by single characters. `tiny` hides four single-token keys.
+answer is right if its first integer is the key. Like YaRN's script, `faithful` draws keys from
+1..50000, hides them at random depths and adjusts the filler in steps of 128 characters. `clean` and
+`fast` adjust it by single characters.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ NEW_TOKENS = 10
 FAITHFUL_STEP = 128
 """Characters of filler that YaRN's script adds per step."""
 _MAX_CHARACTERS_PER_TOKEN = 64
-"""The search for the longest filler tries at most this many characters per token of the length."""
+"""Limits the search for the longest filler."""
 _TOKENS_PER_CHARACTER = 24 / 90
 """Llama tokens per character of the filler: 24 tokens for the 90 characters of `GARBAGE`."""
 
@@ -84,7 +83,7 @@ class Passkey(Worded):
     """Prompts per cell; None means 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Round depths like those of `clean` and `fast`."""
+        # strata(draws, 100) would round otherwise than `clean` and `fast`.
         return [100 * share for share in strata(draws)]
 
     def build(self, request: CellRequest) -> list[Prompt]:
@@ -98,7 +97,6 @@ class Passkey(Worded):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of one step of filler in faithful (128 characters), else 0."""
         if self.profile != "faithful":
             return 0
         return len(encode(request, (2 * GARBAGE)[:FAITHFUL_STEP], special_tokens=False))
@@ -145,7 +143,6 @@ def expected_tokens(num_garbage: int) -> float:
 
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
-    """Return the most filler characters, a multiple of `step`, that leave room for the answer."""
     budget, wording = request.eval_length - NEW_TOKENS, WORDINGS.index(request.task)
 
     def prompt_tokens(garbage: int) -> int:

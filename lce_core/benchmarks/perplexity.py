@@ -13,10 +13,9 @@ forward pass yields three metrics:
     right one: LCEG's val_acc. Like its script, `faithful` also counts the prediction of the token
     after each window, which is not part of the losses.
 
-`faithful` has LCEG's window count (without the last window), its 2.71828 for e, and the first 10
-documents of a data set. Unextended models are also evaluated beyond their trained context, because
-their failure is a result; only the maximum length of a method makes a cell unavailable. Intervals:
-bootstrap over blocks of overlapping windows.
+Unextended models are also evaluated beyond their trained context, because their failure is a
+result; only the maximum length of a method makes a cell unavailable. Intervals: bootstrap over
+blocks of overlapping windows.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class Perplexity(TextBenchmark):
         )
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
+        stream = self.limited(held_out_tokens)
         stride, faithful = self._stride(eval_length), self.profile == "faithful"
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
 
@@ -172,23 +171,12 @@ SOURCE = Source(
     differs="LCEG did not record which books and papers it read: here data sets are read in file"
     " order, and held-out domains are the study's text",
 )
-EVIDENCE = (
-    calls(
-        lceg_windows,
-        3973,
-        "count of the loop in LCEG's script for a stream of 1.05 M ids",
-        stream_tokens=1_050_000,
-        length=32768,
-        stride=256,
-    ),
-    calls(
-        lceg_windows,
-        7,
-        "starts 0, 256, ..., 1792 without the last",
-        stream_tokens=4096,
-        length=2048,
-        stride=256,
-    ),
+EVIDENCE = tuple(
+    calls(lceg_windows, count, origin, stream_tokens=tokens, length=length, stride=256)
+    for tokens, length, count, origin in (
+        (1_050_000, 32768, 3973, "count of the loop in LCEG's script for a stream of 1.05 M ids"),
+        (4096, 2048, 7, "starts 0, 256, ..., 1792 without the last"),
+    )
 )
 EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("pg19",)})
 VERSION = 3

@@ -14,9 +14,7 @@ follow from these losses:
     as long as a window (YaRN, Proof-pile; absent if none is)
 
 Set `min_document_tokens` to the longest length of the study, so that all lengths read the same
-documents. `faithful` has YaRN's choice of documents: Proof-pile truncated, its first 10 documents
-of at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10. Intervals:
-bootstrap over documents.
+documents. Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -121,7 +119,6 @@ class PerplexityDocuments(TextBenchmark):
         return self._predicted(task, eval_length, self._limited(documents)).num_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Count a data set's documents; those of a domain are unknown, so count its windows."""
         if task in self.data_sets:
             return sum(map(bool, self._limited(self.published_documents(task))))
         return super().num_independent(task, eval_length, held_out_tokens)
@@ -132,7 +129,6 @@ class PerplexityDocuments(TextBenchmark):
         return len(self.all_documents(cell, self._minimum(cell.task)))
 
     def published_documents(self, task: str) -> list[int]:
-        """Use the published mean of each document's tokens, or the minimum if larger."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
@@ -176,8 +172,7 @@ class PerplexityDocuments(TextBenchmark):
             [scored_means(row[None], cut.scored)[0] for cut, row in zip(cuts, rows, strict=True)]
         )
         names = [documents.names[cut.document] for cut in cuts]
-        starts = (cut.start for cut in cuts)
-        stored = self.stores(sum(len(row) for row in rows))
+        stored = self.stores(sum(map(len, rows)))
         return CellResult(
             scores=_scores(cuts, means, names),
             samples=tuple(
@@ -185,7 +180,7 @@ class PerplexityDocuments(TextBenchmark):
                 for index, (cut, mean, name) in enumerate(zip(cuts, means, names, strict=True))
             ),
             sequences=Sequences.of(cut.length for cut in cuts),
-            arrays=pack_losses(starts, rows) if stored else {},
+            arrays=pack_losses((cut.start for cut in cuts), rows) if stored else {},
         )
 
     def document_limit(self, task: str) -> int | None:
@@ -195,12 +190,10 @@ class PerplexityDocuments(TextBenchmark):
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
         """Return the tokens to use of each document: `token_limit` tokens of all in order."""
-        if not sizes:
-            return []
-        ends = np.cumsum(sizes)
-        limited: list[int] = np.diff(
-            np.minimum(ends, self.token_limit() or ends[-1]), prepend=0
-        ).tolist()
+        left, limited = self.token_limit() or sum(sizes), []
+        for size in sizes:
+            limited.append(min(size, left))
+            left -= limited[-1]
         return limited
 
     def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> Sequences:
@@ -268,7 +261,7 @@ def document_losses(
 
     `stream` has the documents without special tokens; `before` is the special token of each window.
     """
-    rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
+    rows = [np.zeros(0, np.float32)] * len(cuts)
     by_length: dict[int, list[int]] = {}
     for index, cut in enumerate(cuts):
         by_length.setdefault(cut.length, []).append(index)
@@ -302,10 +295,7 @@ def _scores(
 
 
 def scored_tokens(size: int, length: int, stride: int) -> tuple[int, ...]:
-    """Return the number of scored tokens of each window of a document of `size` tokens.
-
-    Every window of `length` tokens starts with a special token.
-    """
+    """Return the scored tokens of each window of a document; windows start with a special token."""
     cuts = cut_documents([size], length, stride, before=True, truncate=False)
     return tuple(cut.scored for cut in cuts)
 
@@ -319,23 +309,17 @@ SOURCE = Source(
     differs="documents are tokenised by the base model's tokenizer instead of read as token ids; if"
     " that tokenizer has no beginning-of-text token, windows start without one",
 )
-EVIDENCE = (
-    calls(
-        scored_tokens,
-        (32767, 1),
-        "YaRN's loop, a special token before each window: 32767 tokens fit, then one is new",
-        size=32768,
-        length=32768,
-        stride=256,
-    ),
-    calls(
-        scored_tokens,
-        (512, 256, 232),
-        "starts 0, 256 and 512, ends 512, 768 and 1000",
-        size=1000,
-        length=513,
-        stride=256,
-    ),
+EVIDENCE = tuple(
+    calls(scored_tokens, scored, origin, size=size, length=length, stride=256)
+    for size, length, scored, origin in (
+        (
+            32768,
+            32768,
+            (32767, 1),
+            "YaRN's loop, a special token before each window: 32767 tokens fit, then one is new",
+        ),
+        (1000, 513, (512, 256, 232), "starts 0, 256 and 512, ends 512, 768 and 1000"),
+    )
 )
 EXAMPLES: Examples = (
     {"max_tokens": 3000},

@@ -17,7 +17,6 @@ from pydantic import Field, model_validator
 from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.chat import Frame
-from lce_core.benchmarks._prompted.filling import last_that_fits, too_long
 from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
 from lce_core.benchmarks._prompted.metrics import (
     CONTROL_TOKENS,
@@ -34,9 +33,11 @@ from lce_core.benchmarks._prompted.retrieval import (
     encode,
     end_of,
     generator,
+    last_that_fits,
     prompts_sha256,
     text_answers,
     token_ids,
+    too_long,
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError, UnavailableError
@@ -73,8 +74,12 @@ class PromptBenchmark(Benchmark):
     default_metric = "accuracy"
     answer_tokens: ClassVar[int]
     """Maximum number of tokens generated after a prompt."""
+    task_names: ClassVar[tuple[str, ...]] = ("single",)
+    """Names of the tasks, in the order in which tables list them."""
     conversation: ClassVar[bool] = False
     """True asks each question about a context after the model's own answers to the earlier ones."""
+    drawn_as: ClassVar[str] = ""
+    """Name of another benchmark that draws the same; empty: the draws are the benchmark's own."""
     has_messages: ClassVar[bool] = False
     """True if `build` puts the messages of each prompt into the chat template itself."""
 
@@ -116,11 +121,18 @@ class PromptBenchmark(Benchmark):
         return keys
 
     def tasks(self) -> tuple[str, ...]:
-        return ("single",)
+        return self.task_names
 
     def num_prompts(self, task: str) -> int:
         """Return the number of samples of a cell; by default the setting `num_samples`."""
         return int(self.setting("num_samples") or 0)
+
+    def num_groups(self, task: str) -> int:
+        """Return the number of independent draws of a cell, each of one or more prompts."""
+        return self.num_prompts(task)
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        return self.num_groups(task)
 
     def num_parts(self, task: str, *, half: bool) -> int:
         return self.num_prompts(task) if half else 1
@@ -146,7 +158,6 @@ class PromptBenchmark(Benchmark):
         return [self.prompt(request, index, rng) for index, rng in draws]
 
     def key_prompts(self, request: CellRequest, task: KeyTask) -> Sequence[Prompt]:
-        """Build all prompts of a cell with key tokens."""
         draws = self.draws(request)
         return task.prompts(request, self.depths(draws), draws)
 
@@ -255,9 +266,7 @@ class PromptBenchmark(Benchmark):
         return cell_prompts(self, request, self.fresh_prompts, reads_held_out=held_out)
 
     def fresh_prompts(self, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts without the cache."""
-        key_task = self.key_task(request.task)
-        if key_task:
+        if key_task := self.key_task(request.task):
             return self.key_prompts(request, key_task)
         if not self.chat or self.has_messages:
             return self.build(request)
@@ -304,7 +313,6 @@ class PromptBenchmark(Benchmark):
         return sequences
 
     def samples(self, request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
-        """Generate and score the answers to all prompts."""
         task = request.task
         if prompts[0].context_tokens:
             contexts = self.answered_contexts(request, prompts)
@@ -397,12 +405,9 @@ class PromptBenchmark(Benchmark):
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one random generator per sample.
-
-        It is seeded by benchmark, task, length, the study's seed and the sample's index.
-        """
-        place = (self.plugin_name, request.task, request.cell_length, request.seed)
-        return [generator(*place, index) for index in range(self.num_prompts(request.task))]
+        """Return a random generator, which the study's seed decides, for each of `num_groups`."""
+        place = (self.drawn_as or self.plugin_name, request.task, request.cell_length, request.seed)
+        return [generator(*place, index) for index in range(self.num_groups(request.task))]
 
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
         """Return the token ids of the prompt with the most filler that leaves room for its answer.
@@ -463,12 +468,8 @@ class Worded(PromptBenchmark):
         return keys and replace(keys, frame=_KEY_FRAMES[WORDINGS.index(task)])
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the task's part of the keys, which all wordings share."""
-        return max(1, self.num_keys(task) // self.wordings)
-
-    def num_keys(self, task: str) -> int:
-        """Return the number of independent prompts of one wording."""
-        return self.num_prompts(task)
+        """Return the task's part of the draws, which all wordings share."""
+        return max(1, self.num_groups(task) // self.wordings)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         """Leave out the task, so that scores differ between tasks only by the wording."""

@@ -14,32 +14,25 @@ import hashlib
 import importlib.metadata
 import json
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lce_core.benchmarks._base import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.store.identity import fingerprint
-from lce_core.store.odd_files import put, read_file
+from lce_core.store.odd_files import read_file, write_file
 from lce_core.store.parts import from_bytes, to_bytes
 from lce_core.store.records import PROMPT_LIBRARIES
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from lce_core.data.held_out import HeldOutText
 
 DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
 FORMAT = 5
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
-_WRITING = ".writing-"
 _ABANDONED_SECONDS = 3600
 """An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
@@ -62,17 +55,15 @@ class PromptCache:
         build: Callable[[], Sequence[Prompt]],
         folder: Path | None = None,
     ) -> tuple[Prompt, ...]:
-        """Return the prompts cached under `key` (JSON values), or build and cache them.
-
-        `folder` is shared with other processes; None caches in memory only.
-        """
+        """Return the prompts cached under `key` (JSON values), or build and cache them."""
         name = fingerprint(list(key))
         if name not in self._kept:
             file = None if folder is None else folder / f"{name}.safetensors"
             self._kept[name] = self._read_or_built(file, build)
         self._kept.move_to_end(name)
-        while len(self._kept) > 1 and self._tokens() > self._max_tokens:
-            self._kept.popitem(last=False)
+        sizes = {name: sum(len(one.ids) for one in kept) for name, kept in self._kept.items()}
+        while len(self._kept) > 1 and sum(sizes.values()) > self._max_tokens:
+            sizes.pop(self._kept.popitem(last=False)[0])
         return self._kept[name]
 
     def _read_or_built(
@@ -92,9 +83,6 @@ class PromptCache:
                 write_prompts(file, prompts)
         return prompts
 
-    def _tokens(self) -> int:
-        return sum(len(prompt.ids) for prompts in self._kept.values() for prompt in prompts)
-
 
 CACHE = PromptCache(max_tokens=64 << 20)
 
@@ -108,11 +96,9 @@ def cell_prompts(
 ) -> tuple[Prompt, ...]:
     """Return the prompts of a cell from the cache, or build and cache them.
 
-    The cache key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
-    benchmark's data files, held-out text if the prompts contain it, and library versions. If the
-    tokenizer cannot be serialised, the prompts are built every time.
+    If the tokenizer cannot be serialised, the prompts are built every time.
     """
-    tokenizer = tokenizer_digest(request.tokenizer)
+    tokenizer = _tokenizer_digest(request)
     if tokenizer is None:
         return tuple(build(request))
     key = {
@@ -124,17 +110,17 @@ def cell_prompts(
         "seed": request.seed,
         "tokenizer": tokenizer,
         "data": benchmark.digest(request.task, request.data_folders),
-        "held_out": _held_out_digest(request.held_out) if reads_held_out else None,
+        "held_out": _held_out_digest(request) if reads_held_out else None,
     }
     return CACHE.get([key], lambda: build(request), request.prompt_folder)
 
 
-def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """Return a digest of everything that decides how a tokenizer encodes and decodes text.
+def _tokenizer_digest(request: CellRequest) -> str | None:
+    """Return a digest of all that decides how the tokenizer encodes and decodes text.
 
-    None if it cannot be serialised, because it has no backend of the package tokenizers.
+    None if it has no backend of the package tokenizers.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    tokenizer, backend = request.tokenizer, getattr(request.tokenizer, "backend_tokenizer", None)
     if backend is None:
         return None
     options = ("clean_up_tokenization_spaces", "split_special_tokens", "chat_template")
@@ -152,10 +138,10 @@ def _releases() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in PROMPT_LIBRARIES}
 
 
-def _held_out_digest(held_out: HeldOutText) -> str:
+def _held_out_digest(request: CellRequest) -> str:
     total = hashlib.sha256()
-    for domain in held_out.domains:
-        stream = held_out.stream(domain)
+    for domain in request.held_out.domains:
+        stream = request.held_out.stream(domain)
         total.update(f"{domain} {len(stream)}\n".encode())
         total.update(stream.tobytes())
     return total.hexdigest()
@@ -165,13 +151,12 @@ def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
     """Write prompts to `file` atomically, and delete unfinished files of crashed processes."""
     content = _to_bytes(prompts)
     file.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(file.parent)
-    aside = file.with_name(f"{_WRITING}{uuid.uuid4().hex}")
-    try:
-        aside.write_bytes(content)
-        put(aside, file)
-    finally:
-        aside.unlink(missing_ok=True)
+    for left in file.parent.glob(".*"):
+        # Another process may remove the file first.
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                left.unlink()
+    write_file(file, content)
 
 
 def read_prompts(file: Path) -> tuple[Prompt, ...] | None:
@@ -185,13 +170,14 @@ def read_prompts(file: Path) -> tuple[Prompt, ...] | None:
 def _to_bytes(prompts: Sequence[Prompt]) -> bytes:
     others = [field.name for field in fields(Prompt) if field.name != "ids"]
     columns = {name: [getattr(prompt, name) for prompt in prompts] for name in others}
-    arrays = {
-        "ids": np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)]),
-        "lengths": np.array([len(prompt.ids) for prompt in prompts], dtype=np.int64),
-        "fields": np.frombuffer(json.dumps(columns).encode("ascii"), dtype=np.uint8),
-    }
-    arrays["ids"] = arrays["ids"].astype(np.uint32)
-    return to_bytes(arrays)
+    ids = np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)])
+    return to_bytes(
+        {
+            "ids": ids.astype(np.uint32),
+            "lengths": np.array([len(prompt.ids) for prompt in prompts], dtype=np.int64),
+            "fields": np.frombuffer(json.dumps(columns).encode("ascii"), dtype=np.uint8),
+        }
+    )
 
 
 def _from_bytes(content: bytes) -> tuple[Prompt, ...] | None:
@@ -201,20 +187,11 @@ def _from_bytes(content: bytes) -> tuple[Prompt, ...] | None:
     columns = json.loads(arrays["fields"].tobytes())
     ids, ends = arrays["ids"].astype(np.int64), np.cumsum(arrays["lengths"])
     rows = [ids[end - length : end] for end, length in zip(ends, arrays["lengths"], strict=True)]
-    others = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return tuple(
-        Prompt(ids=row, **{name: _as_field(value) for name, value in other.items()})
-        for row, other in zip(rows, others, strict=True)
+        Prompt(ids=row, **dict(zip(columns, map(_as_field, values), strict=True)))
+        for row, *values in zip(rows, *columns.values(), strict=True)
     )
 
 
 def _as_field(value: Any) -> Any:
     return tuple(map(_as_field, value)) if isinstance(value, list) else value
-
-
-def _sweep(folder: Path) -> None:
-    for left in folder.glob(f"{_WRITING}*"):
-        # Another process may remove the file first.
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
-                left.unlink()

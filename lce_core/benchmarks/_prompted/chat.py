@@ -1,8 +1,4 @@
-"""Put prompts into the chat template of a base model.
-
-A template is part of the tokenizer's files, which the base model's commit or the digest of its
-folder identifies in every id. transformers renders it in a sandbox of jinja.
-"""
+"""Put prompts into the chat template of a base model, which its tokenizer's files contain."""
 
 from __future__ import annotations
 
@@ -26,10 +22,10 @@ _PROBES = ("Xylophone", "Question")
 def chat_ids(
     request: CellRequest, messages: Sequence[Mapping[str, str]], system_prompt: str | None
 ) -> TokenIds:
-    """Return the token ids of a chat, which end where the model's answer begins.
+    """Return the token ids of a chat of messages with role and content, up to the model's answer.
 
-    `messages` are mappings with role and content. If `system_prompt` is None, the template decides
-    whether there is one. Raises UnavailableError if the base model has no template for this chat.
+    If `system_prompt` is None, the template decides whether there is one. Raises UnavailableError
+    if the base model has no template for this chat.
     """
     if system_prompt is not None:
         messages = [{"role": "system", "content": system_prompt}, *messages]
@@ -57,7 +53,6 @@ class Frame:
 
     @classmethod
     def of(cls, request: CellRequest, system_prompt: str | None) -> Frame:
-        """Raise UnavailableError as `chat_ids`, or if the template changes the message."""
         ids, other = (
             chat_ids(request, [{"role": "user", "content": probe}], system_prompt).tolist()
             for probe in _PROBES

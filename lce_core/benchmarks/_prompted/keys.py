@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from lce_core.benchmarks._base import CellRequest, Sample
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
-    Stream,
     TokenIds,
     encode,
     long_streams,
@@ -44,10 +43,7 @@ class KeyTask:
     """Text before each key token and before the query token."""
 
     def unavailable(self, base_model: LanguageModel, eval_length: int) -> str | None:
-        """Return why a prompt cannot be built; None if it can.
-
-        The text of `frame` has at most a token per character.
-        """
+        """Return why a prompt cannot be built; None if it can."""
         keys, num_keys = base_model.keys, self._num_keys(base_model)
         if keys is None:
             return without_keys(base_model)
@@ -56,6 +52,7 @@ class KeyTask:
                 f"a prompt needs keys of {num_keys} families; base model"
                 f" {base_model.plugin_name} has {keys.families}"
             )
+        # The text of `frame` has at most a token per character.
         words = num_keys * len(self.frame[0]) + len(self.frame[1])
         minimum = MIN_TEXT + num_keys + 2 + words
         if eval_length < minimum:
@@ -66,7 +63,6 @@ class KeyTask:
         return None
 
     def excerpt_tokens(self, base_model: LanguageModel, eval_length: int) -> int:
-        """Return how many successive held-out tokens a prompt needs."""
         return 0 if self.line else self._text_tokens(base_model, eval_length, *map(len, self.frame))
 
     def prompts(
@@ -82,7 +78,12 @@ class KeyTask:
         num_tokens = self._text_tokens(
             request.base_model, request.eval_length, len(before_key), len(before_query)
         )
-        streams = [self._repeated(request)] if self.line else long_streams(request, num_tokens)
+        if self.line:
+            line = encode(request, f"{self.line}\n", special_tokens=False)
+            repeats = 1 + 2 * request.eval_length // len(line)
+            streams = [np.array(line * repeats, dtype=np.uint32)]
+        else:
+            streams = long_streams(request, num_tokens)
         prompts = []
         for depth, rng in zip(depths, draws, strict=True):
             text = random_slice(streams, num_tokens, rng).astype(np.int64)
@@ -108,12 +109,7 @@ class KeyTask:
     def _text_tokens(
         self, base_model: LanguageModel, eval_length: int, before_key: int, before_query: int
     ) -> int:
-        """Return the text tokens of a prompt that leaves one token for the answer."""
         return eval_length - self._num_keys(base_model) * (before_key + 1) - (before_query + 1) - 1
-
-    def _repeated(self, request: CellRequest) -> Stream:
-        line = encode(request, f"{self.line}\n", special_tokens=False)
-        return np.array(line * (1 + 2 * request.eval_length // len(line)), dtype=np.uint32)
 
 
 def _controlled(
@@ -140,19 +136,18 @@ def joined(samples: Sequence[Sample], num_queries: int) -> tuple[Sample, ...]:
     """Join the scored queries of each sample; its score is the fraction of right keys."""
     if num_queries == 1:
         return tuple(samples)
-    found: list[Sample] = []
-    for first in range(0, len(samples), num_queries):
-        group = samples[first : first + num_queries]
-        joint = replace(
+    groups = [samples[at : at + num_queries] for at in range(0, len(samples), num_queries)]
+    return tuple(
+        replace(
             group[0],
-            sample=len(found),
+            sample=number,
             score=float(np.mean([sample.score for sample in group])),
             depth=float(np.mean([sample.depth for sample in group])),
             prediction=" | ".join(str(sample.prediction) for sample in group),
             reference=" | ".join(str(sample.reference) for sample in group),
         )
-        found.append(joint)
-    return tuple(found)
+        for number, group in enumerate(groups)
+    )
 
 
 def key_answers(request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:

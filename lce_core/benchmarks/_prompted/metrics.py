@@ -1,7 +1,5 @@
 """Metrics beside the score of answers, and checks of all prompts of a cell.
 
-Labels that could answer a question are compared by their likelihood.
-
 A model may answer without reading the context: from the question alone (`no_context`), or because
 only the sentence with the answer matters to it (`local_context`). Both controls are scored on the
 same samples, so a difference of methods can be compared with the difference of their controls.

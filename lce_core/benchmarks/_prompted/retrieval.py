@@ -1,8 +1,4 @@
-"""Build prompts and generate answers: functions that benchmarks with prompts share.
-
-Random draws depend only on the benchmark's name, the task, the length, the seed and the index of
-the prompt in its cell, so all extension methods answer the same prompts.
-"""
+"""Build prompts, fit them to the cell's length, and generate answers."""
 
 from __future__ import annotations
 
@@ -27,6 +23,8 @@ Complete = Callable[[str], bool]
 
 END_CHARACTERS = 200
 """Length of `Sample.prompt_end`."""
+_ROUNDS = 8
+"""Maximum number of cuts: joined halves, tokenised again, may have too many tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +79,7 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
 
 
 def marking(task: str, reference: str, answer: str, **parameters: Any) -> dict[str, Any]:
-    """Return the arguments of `calls` for the score of an answer, in `EVIDENCE`.
-
-    `parameters` are those of the benchmark. The prompt has no tokens.
-    """
+    """Return the arguments of `calls` for the score of an answer, in `EVIDENCE`."""
     prompt = Prompt(np.empty(0, dtype=np.int64), reference)
     return {"parameters": parameters, "task": task, "prompt": prompt, "answer": answer}
 
@@ -92,8 +87,7 @@ def marking(task: str, reference: str, answer: str, **parameters: Any) -> dict[s
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
     """Return the text of token ids as the model saw it, including special tokens."""
     # Clean-up would remove spaces that the model saw.
-    text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return str(text)
+    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def end_of(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -107,7 +101,7 @@ def generator(*place: str | int) -> np.random.Generator:
 
 
 def passed_share(num_questions: int, question_tokens: float, prompt_tokens: float) -> float:
-    """Return which fraction (0..1) of prompt tokens passes through the model, for costs.
+    """Return the fraction (0..1) of prompt tokens that passes through the model, for costs.
 
     A context passes once for all its questions, each of which adds `question_tokens`.
     `prompt_tokens` is the mean length of a context and one question.
@@ -192,7 +186,8 @@ def encode(
         text, add_special_tokens=special_tokens, split_special_tokens=not names
     )
     end = tokenizer.eos_token_id
-    if special_tokens and end is not None and ids and ids[-1] == end and _appends_end(tokenizer):
+    # Ask about "a": the last token of an empty text may be its first, with the same id.
+    if special_tokens and end is not None and ids[-1:] == [end] == tokenizer.encode("a")[-1:]:
         del ids[-1]
     return ids
 
@@ -202,7 +197,58 @@ def encoded(request: CellRequest, *texts: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(encode(request, text)) for text in texts)
 
 
-def _appends_end(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return True if the tokenizer puts its end-of-text token after every text."""
-    # Not the empty text: its last token may be a beginning-of-text token with the same id.
-    return bool(tokenizer.encode("a")[-1] == tokenizer.eos_token_id)
+def too_long(
+    request: CellRequest, what: str, needed: int, *, otherwise: str = ""
+) -> UnavailableError:
+    """Build the error for a prompt that takes, with its answer, more tokens than the cell's length.
+
+    `what` is a plural noun, such as "two lines and the answer"; `otherwise` ends the message.
+    """
+    return UnavailableError(
+        "eval_length",
+        f"{request.eval_length} tokens, but {what} take {needed}",
+        f"at least {needed} tokens",
+        f"use a longer length{otherwise}",
+    )
+
+
+def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the largest number that fits, found by bisection; `low` must fit, `high` must not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
+    """Return the token ids of a text, without its middle if it has more than `max_tokens` tokens.
+
+    The first and the last max_tokens // 2 tokens are decoded without special tokens, joined and
+    tokenised again, so a few more may result. Source: LongBench/pred.py of
+    github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
+    """
+    ids = encode(request, text)
+    return ids if len(ids) <= max_tokens else encode(request, _ends(request, ids, max_tokens))
+
+
+def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
+    """Shorten a text as `cut_middle` does, but return at most `max_tokens` token ids.
+
+    If halves are still too long after `_ROUNDS` cuts, token ids are removed from the middle.
+    """
+    ids = encode(request, text)
+    kept, cut = max_tokens, ids
+    for _ in range(_ROUNDS):
+        excess = len(cut) - max_tokens
+        if excess <= 0 or kept <= 0:
+            break
+        cut = encode(request, _ends(request, ids, kept))
+        kept -= max(1, len(cut) - max_tokens)
+    half = max_tokens // 2
+    return cut if len(cut) <= max_tokens else cut[:half] + cut[len(cut) - half :]
+
+
+def _ends(request: CellRequest, ids: list[int], max_tokens: int) -> str:
+    half = max_tokens // 2
+    parts = ids[:half], ids[len(ids) - half :]
+    return "".join(str(request.tokenizer.decode(part, skip_special_tokens=True)) for part in parts)

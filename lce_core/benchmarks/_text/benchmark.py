@@ -27,9 +27,7 @@ from lce_core.evaluation.windows import Windows
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
-"""Default of `max_tokens` in the profile "tiny"."""
 FAITHFUL_DOCUMENTS = 10
-"""Default of `max_documents` in the profile "faithful"."""
 DEFAULT_SPAN = 256
 """Default tokens of a bin of positions, or of a window's end that `perplexity_last` scores."""
 SMALL_BYTES = 64 * 10**6
@@ -64,14 +62,9 @@ class OverText(Benchmark):
         at_most: int | None = None,
         max_tokens: int | None = None,
     ) -> Documents:
-        """Return the tokenised documents of the task.
+        """Return the task's documents of `at_least` tokens, at most `at_most` of a data set.
 
-        Args:
-          at_least: minimum tokens of a document; shorter documents are skipped.
-          at_most: maximum number of documents of a data set.
-          max_tokens: maximum tokens of all documents together, to which the last one is cut.
-
-        Raises UnavailableError also if all documents have fewer than `at_least` tokens.
+        Together they have at most `max_tokens` tokens, to which the last one is cut.
         """
         if request.task in self.data_sets:
             return read_documents(
@@ -94,8 +87,8 @@ class OverText(Benchmark):
 class TextBenchmark(OverText):
     """Base class of benchmarks that score the model's loss on text windows.
 
-    Each domain of the study's held-out text and each data set is a task. A new benchmark defines
-    `profiles`, `num_tokens` and `evaluate`, which scores windows of the tokens from `stream`.
+    A new benchmark defines `profiles`, `num_tokens` and `evaluate`, which scores windows of the
+    tokens from `stream`.
     """
 
     kind = "text"
@@ -128,14 +121,17 @@ class TextBenchmark(OverText):
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
         if task in self.data_sets:
             return sum(self.published_documents(task))
-        return min(self.token_limit() or held_out_tokens, held_out_tokens)
+        return self.limited(held_out_tokens)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Return the number of windows without overlap, at most one of each document."""
-        windows = min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
+        windows = self.limited(held_out_tokens) // eval_length
         if task not in self.data_sets:
             return windows
         return min(windows, len(self.published_documents(task)))
+
+    def limited(self, num_tokens: int) -> int:
+        return min(self.token_limit() or num_tokens, num_tokens)
 
     def data_samples(self, cell: CellData) -> int | None:
         if cell.task not in self.data_sets:
@@ -184,11 +180,10 @@ class TextBenchmark(OverText):
         Windows depend on each other if they start in the same document or overlap. Of the groupings
         by document and by blocks of one window length, the one with fewer clusters counts.
         """
-        starts = (
-            request.held_out.document_starts(request.task)
-            if documents is None
-            else documents.starts()
-        )
+        if documents is None:
+            starts = request.held_out.document_starts(request.task)
+        else:
+            starts = documents.starts()
         of_document = np.searchsorted(starts, windows.starts, side="right") - 1
         blocks = windows.starts // windows.length
         kind, numbers = min(
@@ -205,7 +200,7 @@ class TextBenchmark(OverText):
         return limit
 
     def span(self, name: str, base_model: LanguageModel) -> int:
-        """Return the setting `name`: tokens of a bin of positions, or of a window's scored end.
+        """Return the setting `name`, a number of tokens.
 
         The default is `DEFAULT_SPAN`, or the trained context divided by a profile's `span_share`.
         """
@@ -240,10 +235,7 @@ def window_samples(
     documents: Documents | None,
     clusters: Iterable[str | None] = repeat(None),
 ) -> tuple[Sample, ...]:
-    """Return one sample per window, with its mean NLL in nats as score.
-
-    The document in which a window starts becomes the sample's `reference`.
-    """
+    """Return one sample per window; its `reference` is the document in which the window starts."""
     names = repeat(None) if documents is None else documents.names_at(windows.starts)
     return tuple(
         Sample(index, windows.length, float(mean), reference=name, cluster=cluster)

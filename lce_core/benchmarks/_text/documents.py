@@ -1,7 +1,6 @@
 """Tokenised documents of PG19, Proof-pile, GovReport or the study's held-out text.
 
 A text file of a data set is one document. In a .jsonl or .parquet file each row is one document.
-Files are read in the order of their names, only until enough documents are read.
 """
 
 from __future__ import annotations
@@ -12,38 +11,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
 from lce_core.benchmarks._data import DataSet, Table, read_rows, read_text
+from lce_core.data.tokenised import separator_of, token_ids
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models import LanguageModel
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 Tokens = NDArray[np.uint32]
 
-_TABLES = ("*.jsonl", "*.parquet")
 DATA_SETS = {
-    "pg19": DataSet(
-        "pg19", ("*.txt", *_TABLES), "github.com/google-deepmind/pg19 (test books)", (Table(),)
-    ),
-    "proof_pile": DataSet(
-        "proof_pile",
-        ("*.tex", "*.txt", *_TABLES),
-        "huggingface.co/datasets/hoskinson-center/proof-pile (test)",
-        (Table(),),
-    ),
-    "govreport": DataSet(
-        "govreport",
-        ("*.txt", *_TABLES),
-        "huggingface.co/datasets/tau/scrolls (gov_report, test)",
-        (Table(),),
-    ),
+    name: DataSet(name, (*patterns, "*.jsonl", "*.parquet"), origin, (Table(),))
+    for name, patterns, origin in (
+        ("pg19", ("*.txt",), "github.com/google-deepmind/pg19 (test books)"),
+        (
+            "proof_pile",
+            ("*.tex", "*.txt"),
+            "huggingface.co/datasets/hoskinson-center/proof-pile (test)",
+        ),
+        ("govreport", ("*.txt",), "huggingface.co/datasets/tau/scrolls (gov_report, test)"),
+    )
 }
 PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}
 """(number of documents of the published test set, approximate mean Llama tokens of a document),
@@ -82,7 +72,7 @@ class Documents:
         return np.cumsum([0, *sizes[:-1]], dtype=np.int64)
 
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
-        """Return the name of the document at each index of `places`, which count in `joined()`."""
+        """Return the name of the document at each index in `joined()`."""
         found = np.searchsorted(self.starts(), places, side="right") - 1
         return [self.names[index] for index in found]
 
@@ -95,10 +85,9 @@ def read_documents(
     max_tokens: int | None = None,
 ) -> Documents:
     """Read and tokenise the first documents of the task's data set (`OverText.documents`)."""
-    source = _source(request.tokenizer, request.task, request.data_folders)
     chosen: list[tuple[str, Tokens]] = []
     total = longest = 0
-    for document, ids in source.documents():
+    for document, ids in _source(request).documents():
         longest = max(longest, len(ids))
         if len(ids) >= at_least:
             chosen.append((document, ids[: None if max_tokens is None else max_tokens - total]))
@@ -113,13 +102,7 @@ def read_documents(
             "use a shorter length or min_document_tokens, or longer documents",
         )
     names, tokens = zip(*chosen, strict=True)
-    return Documents(names, tokens, _separator(request))
-
-
-def _separator(request: CellRequest) -> int | None:
-    from lce_core.data.tokenised import separator_of
-
-    return separator_of(request.tokenizer)
+    return Documents(names, tokens, separator_of(request.tokenizer))
 
 
 def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
@@ -129,7 +112,7 @@ def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int |
     """
     stream = request.held_out.stream(request.task)[:max_tokens]
     starts = request.held_out.document_starts(request.task)
-    bos = _separator(request)
+    bos = separator_of(request.tokenizer)
     parts = np.split(stream, starts[(starts > 0) & (starts < len(stream))])
     tokens = [part[1:] if bos is not None and part[:1] == bos else part for part in parts]
     chosen = [index for index, ids in enumerate(tokens) if len(ids) >= at_least]
@@ -193,16 +176,13 @@ def _book(file: Path) -> str:
 class _Source:
     """Documents of a data set. Each is tokenised when first needed, and kept for later callers."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, data_set: DataSet, folders: Mapping[str, Path]
-    ) -> None:
-        self._tokenizer, self._texts = tokenizer, _texts(data_set, folders)
+    def __init__(self, request: CellRequest) -> None:
+        self._tokenizer = request.tokenizer
+        self._texts = _texts(DATA_SETS[request.task], request.data_folders)
         self._done: list[tuple[str, Tokens]] = []
         self._error: DataError | None = None
 
     def documents(self) -> Iterator[tuple[str, Tokens]]:
-        from lce_core.data.tokenised import token_ids
-
         yield from self._done
         # A generator that raised is exhausted: without this check the set would look complete.
         if self._error is not None:
@@ -220,15 +200,15 @@ class _Source:
 _SOURCES: dict[tuple[object, ...], _Source] = {}
 
 
-def _source(tokenizer: PreTrainedTokenizerBase, name: str, folders: Mapping[str, Path]) -> _Source:
-    data_set = DATA_SETS[name]
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+def _source(request: CellRequest) -> _Source:
+    backend = getattr(request.tokenizer, "backend_tokenizer", None)
     # Without a backend there is no cache key that distinguishes two tokenizers.
     if backend is None:
-        return _Source(tokenizer, data_set, folders)
-    key = (name, data_set.seen(folders), hashlib.sha256(backend.to_str().encode()).hexdigest())
+        return _Source(request)
+    seen = DATA_SETS[request.task].seen(request.data_folders)
+    key = (request.task, seen, hashlib.sha256(backend.to_str().encode()).hexdigest())
     if key not in _SOURCES:
         while len(_SOURCES) >= _KEPT_SOURCES:
             _SOURCES.pop(next(iter(_SOURCES)))
-        _SOURCES[key] = _Source(tokenizer, data_set, folders)
+        _SOURCES[key] = _Source(request)
     return _SOURCES[key]

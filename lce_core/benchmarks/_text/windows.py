@@ -1,8 +1,7 @@
 """Cut windows from a token stream, score them in groups, and compute perplexity from their losses.
 
 Four groups of papers define perplexity differently: by the tokens of a window that they score, and
-by how they average losses. Intervals are a bootstrap over clusters of windows that overlap or
-belong to one document.
+by how they average losses.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.windows import Stream, Text, TokenScores, Windows
+from lce_core.evaluation.windows import Stream, TokenScores, Windows
 from lce_core.progress import Progress
-from lce_core.statistics.estimates import Estimate, bootstrap_mean
+from lce_core.statistics.estimates import Estimate, bootstrap_mean, cluster_numbers
 
 _GROUP_TOKENS = 1 << 22
 """Maximum tokens of a group of windows. The float32 losses of a group take at most 16 MB."""
@@ -100,7 +99,8 @@ def _scores(
         )
     else:
         computed = request.cell.scores(uncached, total, later, progress)
-    request.losses.keep(_text_of(windows), uncached.starts, windows.length, computed)
+    text = windows.stream.digest, windows.before
+    request.losses.keep(text, uncached.starts, windows.length, computed)
     nll[missing], hits[missing] = computed.nll, computed.hits
     return TokenScores(nll, hits)
 
@@ -111,14 +111,9 @@ def _missing_of(request: CellRequest, groups: Sequence[Windows]) -> list[Windows
 
 
 def _known(request: CellRequest, windows: Windows) -> list[TokenScores | None]:
-    text, alike = _text_of(windows), request.model.begins_alike
-    return [
-        request.losses.find(text, start, windows.length, alike) for start in windows.starts.tolist()
-    ]
-
-
-def _text_of(windows: Windows) -> Text:
-    return windows.stream.digest, windows.before
+    text, length = (windows.stream.digest, windows.before), windows.length
+    find, alike = request.losses.find, request.model.begins_alike
+    return [find(text, start, length, alike) for start in windows.starts.tolist()]
 
 
 def shifted(report: Progress, first: int, total: int) -> Progress:
@@ -174,8 +169,7 @@ def over_document_losses(scored: Scored) -> Estimate:
 
 
 def _cluster_means(scored: Scored) -> NDArray[np.float64]:
-    numbers: dict[Hashable, int] = {}
-    index = [numbers.setdefault(cluster, len(numbers)) for cluster in scored.clusters]
+    index = cluster_numbers("clusters", scored.clusters, scored.nll)
     sums = np.bincount(index, weights=scored.nll * scored.tokens)
     return np.asarray(sums / np.bincount(index, weights=scored.tokens))
 

@@ -4,10 +4,10 @@ If a prompt exceeds the cell's length, its middle is removed. In `faithful`, as 
 shortened prompt alone fills the length; `clean` reserves tokens for the answer.
 
 In some tasks only the first line of an answer is scored, and generation stops after it. With
-`first_line: longbench` these are the few-shot tasks; with `first_line: lceg` also the question
-answering and synthetic tasks. `lceg` is the default of every profile, because base models do not
-stop by themselves after an answer. The published score is 100 times the score here, and the
-published average is the mean over tasks. Intervals: bootstrap over documents.
+`first_line: longbench` these are the few-shot tasks; with `first_line: lceg`, the default, because
+base models do not stop by themselves after an answer, also the question answering and synthetic
+tasks. The published score is 100 times the score here, and the published average is the mean over
+tasks. Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from lce_core.benchmarks import (
     read_rows,
     spread,
 )
-from lce_core.benchmarks.longbench.tasks import TASKS, FirstLine, Task, first_line
+from lce_core.benchmarks.longbench.tasks import TASKS, FirstLine, first_line
 from lce_core.errors import DataError
 from lce_core.models import LanguageModel
 from lce_core.store.identity import fingerprint
 
-FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
 """Mean Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
@@ -49,23 +48,17 @@ _MIN_PROMPT = 32
 _WITHOUT_CHAT = ("trec", "triviaqa", "samsum", "lcc", "repobench-p")
 """Tasks whose prompts LongBench's pred.py puts into no chat template."""
 _COLUMNS = ("input", "context", "answers", "all_classes")
-_REMEDY = "use the data set in its published form"
 
 
 @dataclass(frozen=True)
 class LongBenchRow:
-    """One row of a task's file: a document (`context`), a question and its reference answers."""
+    """One row of a task's file."""
 
     context: str
     given: str
     """The column `input`: a question, an instruction or the start of a line of code."""
     answers: tuple[str, ...]
     classes: tuple[str, ...]
-
-    @property
-    def document(self) -> str:
-        """Identifies the context by 12 hexadecimal digits of a hash."""
-        return fingerprint([self.context])[:12]
 
 
 class LongBench(Sampled):
@@ -76,23 +69,20 @@ class LongBench(Sampled):
     fills_length = False
     default_metric = "score"
     kind = "understanding"
+    task_names = tuple(TASKS)
     profiles = {
         "faithful": Profile(
             "prompts shortened to the length, which the answer exceeds, as in LCEG"
         ),
         "clean": Profile("prompts shortened to the length minus the answer"),
-        "fast": Profile("clean with 100 rows of each task", num_samples=FAST_ROWS),
+        "fast": Profile("clean with 100 rows of each task", num_samples=100),
     }
 
     first_line: FirstLine = "lceg"
     """Repository whose rule selects the tasks that score only the first line of an answer."""
 
-    def tasks(self) -> tuple[str, ...]:
-        """Use the order of the paper's table."""
-        return tuple(TASKS)
-
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        reserved = self._reserved(TASKS[task])
+        reserved = self._reserved(task)
         if eval_length >= _MIN_PROMPT + reserved:
             return None
         return (
@@ -104,17 +94,22 @@ class LongBench(Sampled):
         return (data_set(task),)
 
     def num_prompts(self, task: str) -> int:
-        definition = TASKS[task]
-        return min(definition.num_rows, self.setting("num_samples") or definition.num_rows)
+        return len(self._chosen(TASKS[task].num_rows))
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        definition = TASKS[task]
-        mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
-        return min(eval_length - self._reserved(definition), mean_tokens)
+        mean_tokens = round(_TOKENS_PER_WORD * TASKS[task].mean_words)
+        return min(eval_length - self._reserved(task), mean_tokens)
 
     def data_sequences(self, cell: CellData) -> Sequences | None:
-        sizes = _prompt_bytes(cell.task, cell.data_folders)
-        room = cell.eval_length - self._reserved(TASKS[cell.task])
+        task, folders = TASKS[cell.task], cell.data_folders
+
+        def read() -> list[int]:
+            rows = longbench_rows(cell.task, folders, task.num_rows)
+            return [len(task.question(row.context, row.given).encode()) for row in rows]
+
+        what = f"longbench {VERSION}: bytes of {cell.task}"
+        sizes = data_set(cell.task).fact(what, folders, read)
+        room = cell.eval_length - self._reserved(cell.task)
         return Sequences.of(
             min(room, round(sizes[index] / cell.base_model.bytes_per_token))
             for index in self._chosen(len(sizes))
@@ -136,7 +131,7 @@ class LongBench(Sampled):
     def build(self, request: CellRequest) -> list[Prompt]:
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
-        room = request.eval_length - self._reserved(task)
+        room = request.eval_length - self._reserved(request.task)
         prompts = []
         for row in self.rows(request):
             text = task.question(row.context, row.given)
@@ -147,7 +142,7 @@ class LongBench(Sampled):
                     row.answers[0],
                     references=row.answers,
                     labels=row.classes,
-                    cluster=row.document,
+                    cluster=fingerprint([row.context])[:12],
                     controls=(tuple(cut(request, task.question("", row.given), room)),),
                     is_cut=ids != encode(request, text),
                 )
@@ -163,8 +158,8 @@ class LongBench(Sampled):
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return TASKS[task].complete(self.first_line)(answer)
 
-    def _reserved(self, task: Task) -> int:
-        return 0 if self.profile == "faithful" else task.max_new_tokens
+    def _reserved(self, task: str) -> int:
+        return 0 if self.profile == "faithful" else self.new_tokens(task)
 
     def _chosen(self, num_rows: int) -> list[int]:
         return spread(num_rows, self.setting("num_samples") or num_rows)
@@ -177,14 +172,6 @@ def answer_score(
     definition = TASKS[task]
     counted = first_line(prediction) if rule in definition.first_line_rules else prediction
     return max(definition.metric(counted, answer, classes) for answer in answers)
-
-
-def _prompt_bytes(task: str, folders: Mapping[str, Path]) -> list[int]:
-    def read() -> list[int]:
-        rows = longbench_rows(task, folders, TASKS[task].num_rows)
-        return [len(TASKS[task].question(row.context, row.given).encode()) for row in rows]
-
-    return data_set(task).fact(f"longbench {VERSION}: bytes of {task}", folders, read)
 
 
 def data_set(task: str) -> DataSet:
@@ -208,27 +195,21 @@ def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> lis
 
 
 def _row(row: dict[str, Any], place: str) -> LongBenchRow:
-    for column in ("input", "context"):
-        if not isinstance(row[column], str):
-            raise DataError(f"{place}: column {column!r}", _short(row[column]), "text", _REMEDY)
     answers, classes = row["answers"], row["all_classes"]
-    if not _are_texts(answers) or not answers:
-        raise DataError(
-            f"{place}: column 'answers'", _short(answers), "a list of at least one text", _REMEDY
-        )
-    if classes is not None and not _are_texts(classes):
-        raise DataError(
-            f"{place}: column 'all_classes'", _short(classes), "a list of texts, or null", _REMEDY
-        )
+    for column, is_valid, expected in (
+        ("input", isinstance(row["input"], str), "text"),
+        ("context", isinstance(row["context"], str), "text"),
+        ("answers", _are_texts(answers) and bool(answers), "a list of at least one text"),
+        ("all_classes", classes is None or _are_texts(classes), "a list of texts, or null"),
+    ):
+        if not is_valid:
+            got, remedy = repr(row[column])[:80], "use the data set in its published form"
+            raise DataError(f"{place}: column {column!r}", got, expected, remedy)
     return LongBenchRow(row["context"], row["input"], tuple(answers), tuple(classes or ()))
 
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _short(value: object) -> str:
-    return repr(value)[:80]
 
 
 BENCHMARK = LongBench

@@ -118,7 +118,6 @@ def _words(text: str) -> list[str]:
 
 
 FirstLine = Literal["longbench", "lceg"]
-"""Repository whose rule selects the tasks that score only the first line of an answer."""
 AnswerMetric = Callable[[str, str, Sequence[str]], float]
 """Function of (prediction, one reference answer, class names) that returns a score 0..1."""
 
@@ -129,14 +128,12 @@ class Task:
 
     name: str
     prompt: str
-    """Template with the placeholders {context} and {input}."""
     max_new_tokens: int
     metric: AnswerMetric
     num_rows: int
     mean_words: int
     """Mean words of a row's context, as counted in LongBench's paper."""
     first_line_rules: frozenset[FirstLine] = frozenset()
-    """Repositories (values of `first_line`) that score only an answer's first line in this task."""
     final: Callable[[str], bool] = lambda _: False
     """True for an answer whose score more text cannot change, if whole answers are scored;
     otherwise generation stops after the first line."""
@@ -145,7 +142,6 @@ class Task:
         return self.prompt.format(context=context, input=given)
 
     def complete(self, rule: FirstLine) -> Callable[[str], bool]:
-        """Return the stopping rule, which is True if more text cannot change an answer's score."""
         return has_complete_line if rule in self.first_line_rules else self.final
 
 

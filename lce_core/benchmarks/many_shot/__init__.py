@@ -6,18 +6,13 @@ prompts of a permutation share their tokens up to the question. With one seed, a
 and permutations ask the same questions. Only the first line of an answer is scored. An answer that
 names n classes scores 1/n if the right one is among them, else 0.
 
-`faithful` removes the middle of prompts that exceed the length, as LCEG does. In the other
-profiles, which reserve tokens for the answer, cells with such prompts are unavailable. `tiny`
-replaces a question by text and a query token, and a class by a key token.
-
 Intervals: bootstrap over permutations, or over questions if there is only one permutation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -145,7 +140,6 @@ class ManyShot(PromptBenchmark):
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Count the examples of a permutation once; prompts of `tiny` share no computations."""
         if not self.in_words:
             return 1.0
         return passed_share(self.questions(), QUESTION_TOKENS, prompt_tokens)
@@ -162,7 +156,7 @@ class ManyShot(PromptBenchmark):
         return KeyTask().unavailable(base_model, max(eval_length, minimum))
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        return 0 if self.in_words else shot_text_tokens(eval_length, num_shots(task))
+        return 0 if self.in_words else eval_length - 2 - 2 * num_shots(task)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (TREC,) if self.in_words else ()
@@ -170,12 +164,21 @@ class ManyShot(PromptBenchmark):
     def data_sequences(self, cell: CellData) -> Sequences | None:
         if not self.in_words:
             return None
-        size = _prompt_bytes(num_shots(cell.task), cell.data_folders)
+        frame = len(prompt_text((), "").encode())
+
+        def read() -> list[int]:
+            shown, asked = trec_questions(cell.data_folders)
+            examples = len(prompt_text(shown, "").encode()) - frame
+            questions = sum(len(one.text.encode()) for one in asked)
+            return [examples, len(shown), questions, len(asked)]
+
+        what = f"many_shot {VERSION}: bytes of examples and questions"
+        examples, num_shown, questions, num_asked = TREC.fact(what, cell.data_folders, read)
+        size = frame + questions / num_asked + num_shots(cell.task) * examples / num_shown
         expected = min(cell.eval_length, round(size / cell.base_model.bytes_per_token))
         return Sequences({expected: self.num_prompts(cell.task)})
 
     def data_samples(self, cell: CellData) -> int | None:
-        """Leave out the ten published test questions that are also in the train file."""
         if not self.in_words:
             return None
         published = NUM_QUESTIONS["test.txt"]
@@ -221,24 +224,17 @@ class ManyShot(PromptBenchmark):
 
     def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:
         place = ("many_shot", request.task, request.eval_length, request.seed)
-        prompts = [
-            prompt
-            for order in range(self.orders())
-            for prompt in key_demonstrations(
-                request,
-                num_shots(request.task),
-                [generator(*place, order, index) for index in range(self.questions())],
-                generator(*place, order),
-                balanced=self.balanced,
-            )
-        ]
+        prompts = list[Prompt]()
+        for order in range(self.orders()):
+            draws = [generator(*place, order, index) for index in range(self.questions())]
+            rng = generator(*place, order)
+            prompts += key_demonstrations(request, draws, rng, balanced=self.balanced)
         return [
             replace(prompt, cluster=self._cluster(request, index))
             for index, prompt in enumerate(prompts)
         ]
 
     def _cluster(self, request: CellRequest, index: int) -> str:
-        """Group the questions after one permutation; each seed has its own of both."""
         alone = self.orders() == 1
         group = f"question-{index}" if alone else f"order-{index // self.questions()}"
         return f"seed-{request.seed}-{group}"
@@ -251,32 +247,11 @@ class ManyShot(PromptBenchmark):
 
 
 def expected_tokens(shots: int) -> float:
-    """Return the expected Llama tokens of a prompt with `shots` TREC examples."""
     return 33 + QUESTION_TOKENS * shots
-
-
-def _prompt_bytes(shots: int, folders: Mapping[str, Path]) -> float:
-    """Return the expected bytes of a prompt: `shots` examples and a question, all of mean size."""
-    frame = len(prompt_text((), "").encode())
-
-    def read() -> list[int]:
-        shown, asked = trec_questions(folders)
-        examples = len(prompt_text(shown, "").encode()) - frame
-        questions = sum(len(one.text.encode()) for one in asked)
-        return [examples, len(shown), questions, len(asked)]
-
-    what = f"many_shot {VERSION}: bytes of examples and questions"
-    examples, num_shown, questions, num_asked = TREC.fact(what, folders, read)
-    return frame + questions / num_asked + shots * examples / num_shown
 
 
 def num_shots(task: str) -> int:
     return int(task.removeprefix("shots_"))
-
-
-def shot_text_tokens(eval_length: int, shots: int) -> int:
-    """Return the text tokens in a prompt with key tokens: without query and key tokens."""
-    return eval_length - 2 - 2 * shots
 
 
 def drawn_order(
@@ -309,7 +284,6 @@ def prompt_text(examples: Sequence[Question], asked: str) -> str:
 
 def key_demonstrations(
     request: CellRequest,
-    shots: int,
     questions: Sequence[np.random.Generator],
     rng: np.random.Generator,
     *,
@@ -318,12 +292,13 @@ def key_demonstrations(
     """Build many-shot prompts of eval_length - 1 tokens for toy models with key tokens.
 
     One key token is drawn for each family. An example is a piece of held-out text, the query token
-    of a family and this family's key token. All prompts share the same `shots` examples, drawn by
-    `rng`. After them, each prompt has a different piece of text and the query token of a random
-    family. The right answer is its key token, which the model can only infer from the examples.
+    of a family and this family's key token. All prompts share the same examples, drawn by `rng`.
+    After them, each prompt has a different piece of text and the query token of a random family.
+    The right answer is its key token, which the model can only infer from the examples.
     """
-    keys = keys_of(request)
-    num_text = shot_text_tokens(request.eval_length, shots)
+    keys, shots = keys_of(request), num_shots(request.task)
+    # Besides text, an example has a query and a key, and a prompt a query and its answer.
+    num_text = request.eval_length - 2 - 2 * shots
     streams = long_streams(request, num_text)
     text = np.array_split(random_slice(streams, num_text, rng).astype(np.int64), shots + 1)
     names = key_ids(keys, np.arange(keys.families), rng.integers(keys.members, size=keys.families))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,8 +86,7 @@ CLASSES = tuple(LABELS[code] for code in _ORDER.split())
 classes can depend (`class_share`)."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question and the name of its class."""
 
     text: str
@@ -95,11 +94,7 @@ class Question:
 
 
 def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Question]]:
-    """Return (train questions, test questions). Prompts show the first and ask the second.
-
-    Test questions that are also in the train file are left out. Raises DataError for unknown class
-    codes and for missing questions.
-    """
+    """Return (train questions to show, test questions to ask that are not in the train file)."""
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
         if name not in found:
@@ -114,10 +109,7 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
 def drawn_questions(
     folders: Mapping[str, Path], num_shown: int, num_asked: int, rng: np.random.Generator
 ) -> tuple[list[Question], list[Question]]:
-    """Return (all train questions, `num_asked` random test questions in the order of the file).
-
-    Raises UnavailableError if prompts need more train questions as examples (`num_shown`).
-    """
+    """Return (all train questions, `num_asked` random test questions in the order of the file)."""
     shown, asked = trec_questions(folders)
     for wanted, found, what, parameter in (
         (num_shown, len(shown), "examples", "shots"),

@@ -1,9 +1,7 @@
 """RULER: thirteen synthetic tasks in four families, at any length and for any tokenizer.
 
 Prompts have RULER's `base` template. The families are needles in a haystack (eight tasks), variable
-tracking, common and frequent words, and question answering on SQuAD and HotpotQA. Scores are
-RULER's string matches, 0 to 1: the fraction of references in the answer, or for questions 1 if the
-answer contains any reference. Prompt tokens plus the task's maximum answer tokens fill the length.
+tracking, common and frequent words, and question answering on SQuAD and HotpotQA.
 
 `faithful` builds the prompts of RULER's first release (v1); only the sentence splitting of essays
 differs. All samples of a cell draw from one random generator, seeded with RULER's `random_seed` 42
@@ -14,10 +12,6 @@ again one step smaller, in `vt` at the same size; `fwe` shrinks the same draw. A
 permutation, so in `qa_1` the document with the answer has the same depth in all prompts with
 equally many documents (seed 0: 95 % with 20 documents, 25 % with 190). Where v1 would draw forever,
 the cell is unavailable.
-
-`clean` and `fast` search for the largest size, draw one permutation per sample, ask random
-questions and always reserve tokens for the answer. `tiny` has versions of five tasks in which keys
-are single tokens.
 """
 
 from __future__ import annotations
@@ -76,8 +70,6 @@ KEY_TASKS = {
 }
 """Tasks of the profile `tiny`. Their difficulty comes from the haystack, the distractors and the
 number of queries, which single tokens preserve; the others need uuids, chains or counts."""
-_OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
-"""Parameters of prompts in words, which the profile `tiny` refuses."""
 
 
 class Ruler(Sampled):
@@ -119,7 +111,8 @@ class Ruler(Sampled):
     @model_validator(mode="after")
     def _settings_have_effect(self) -> Ruler:
         if not self.in_words:
-            self.refuse(sorted(_OF_TEXTS & self.model_fields_set))
+            of_texts = {"haystack", "questions", "sizes", "permutations"}
+            self.refuse(sorted(of_texts & self.model_fields_set))
         return self
 
     def tasks(self) -> tuple[str, ...]:
@@ -142,11 +135,11 @@ class Ruler(Sampled):
         (data, *_) = self.reads(cell.task) or (None,)
         if data is None or data.name not in NUM_QUESTIONS:
             return None
-        (file, *_) = data.patterns
+        (file,) = data.patterns
         return data.num_rows(cell.data_folders, file, NUM_QUESTIONS[data.name])
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        """Count no excerpt of prompts in words, which repeat a text that is too short."""
+        # Prompts in words repeat a text that is too short.
         return 0 if self.in_words else super().excerpt_tokens(base_model, task, eval_length)
 
     def reads_held_out(self, task: str) -> bool:
@@ -159,10 +152,7 @@ class Ruler(Sampled):
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return how many tokens prompts may fall short of the length: one size step, in v1 two.
-
-        A prompt that is even shorter has run out of text or documents.
-        """
+        """Return the tokens of one size step, in v1 two: a shorter prompt has run out of text."""
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
         v1 = self.setting("sizes") == "v1"
@@ -178,11 +168,7 @@ class Ruler(Sampled):
         return self.score_answer(task, prompt, answer) == 1
 
     def _task(self, request: CellRequest) -> tuple[ReleasedTask, int, Draw]:
-        """Return (task that builds the cell's prompts, number of samples, random draws).
-
-        The number is smaller than `num_prompts` if the data set has too few questions. `faithful`
-        has the wording of RULER's first release, and the first questions of a data set.
-        """
+        """Return (task that builds the cell's prompts, number of samples, random draws)."""
         name, length, count = request.task, request.eval_length, self.num_prompts(request.task)
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
         draw = Draw.of(seed, seed if self.setting("permutations") == "fixed" else None)
@@ -220,13 +206,11 @@ def reads_running_text(task: str) -> bool:
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
     """Return the fraction of references that an answer contains; any counts 1 in qa_1 and qa_2."""
-    part = task.startswith("qa_")
-    return (string_match_part if part else string_match_all)(answer, references)
+    rule = string_match_part if task in _QUESTIONS else string_match_all
+    return rule(answer, references)
 
 
 BENCHMARK = Ruler
-
-
 SOURCE = Source(
     paper="arXiv:2404.06654",
     place="section 3, appendix B; v1 as run by LCEG (arXiv:2409.12181), Tables 3 and 12-16",
@@ -238,23 +222,24 @@ SOURCE = Source(
     " and fast, each sample has its own seed, the keys of a prompt are distinct, essays repeat, and"
     " the length includes the beginning-of-sequence token",
 )
-EVIDENCE = (
-    calls(
-        match,
-        0.5,
-        "share of references in the answer, RULER's string_match_all",
-        task="niah_multivalue",
-        answer="are 7 and\t8.",
-        references=["7", "8", "9", "1"],
-    ),
-    calls(
-        match,
-        1.0,
-        "any reference, case aside, RULER's string_match_part",
-        task="qa_1",
-        answer="In Paris.",
-        references=["Rome", "paris"],
-    ),
+EVIDENCE = tuple(
+    calls(match, score, origin, task=task, answer=answer, references=references)
+    for task, answer, references, score, origin in (
+        (
+            "niah_multivalue",
+            "are 7 and\t8.",
+            ["7", "8", "9", "1"],
+            0.5,
+            "share of references in the answer, RULER's string_match_all",
+        ),
+        (
+            "qa_1",
+            "In Paris.",
+            ["Rome", "paris"],
+            1.0,
+            "any reference, case aside, RULER's string_match_part",
+        ),
+    )
 )
 EXAMPLES: Examples = ({"num_samples": 4},)
 VERSION = 2

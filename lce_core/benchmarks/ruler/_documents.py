@@ -49,7 +49,6 @@ class Question:
 
     text: str
     answers: tuple[str, ...]
-    """Published answers, with repetitions."""
     own: tuple[int, ...]
     """Indices of the documents in every prompt with this question."""
     related: tuple[int, ...]
@@ -83,7 +82,6 @@ class QuestionAnswering:
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most, least)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Take the question's own documents, related ones, then others."""
         question = self._questions[index]
         shown = self._chosen(question, size, draw)
         draw.shuffle(shown)
@@ -121,26 +119,16 @@ class QuestionAnswering:
 
 def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collection:
     """Read the answerable questions of SQuAD or XQuAD; each document is a paragraph."""
-    file = data_set.files(folders)[0]
-    if file.suffix == ".jsonl":
-        columns = ("title", "context", "question", "answers")
-        collection = _checked(file, _squad_rows, list(read_rows(file, columns)))
-    else:
-        collection = _checked(file, _squad, list(read_rows(file, ("data",))))
-    data_set.require_rows(
-        folders, file.name, len(collection.questions), NUM_QUESTIONS[data_set.name]
+    columns = ("title", "context", "question", "answers")
+    return _read(
+        data_set, folders, {".jsonl": (columns, _squad_rows), ".json": (("data",), _squad)}
     )
-    return collection
 
 
 def read_hotpot(folders: Mapping[str, Path]) -> Collection:
     """Read all questions of HotpotQA; each document is a paragraph below its title."""
-    file = HOTPOT.files(folders)[0]
     columns = ("question", "answer", "context", "supporting_facts")
-    read = _hotpot_rows if file.suffix == ".jsonl" else _hotpot
-    collection = _checked(file, read, list(read_rows(file, columns)))
-    HOTPOT.require_rows(folders, file.name, len(collection.questions), NUM_QUESTIONS[HOTPOT.name])
-    return collection
+    return _read(HOTPOT, folders, {".jsonl": (columns, _hotpot_rows), ".json": (columns, _hotpot)})
 
 
 def _squad_rows(rows: list[DataRow]) -> Collection:
@@ -209,9 +197,15 @@ def _titled(title: str, lines: list[str]) -> str:
     return f"{title}\n{''.join(lines)}"
 
 
-def _checked(
-    file: Path, read: Callable[[list[DataRow]], Collection], rows: list[DataRow]
+def _read(
+    data_set: DataSet,
+    folders: Mapping[str, Path],
+    readers: Mapping[str, tuple[Sequence[str], Callable[[list[DataRow]], Collection]]],
 ) -> Collection:
+    """Read a data set by the columns and the function for its file's suffix."""
+    file = data_set.files(folders)[0]
+    columns, read = readers[file.suffix]
+    rows = list(read_rows(file, columns))
     try:
         found = read(rows)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -225,4 +219,5 @@ def _checked(
         raise DataError(
             file, "no question with an answer", "questions with answers", "get the file again"
         )
+    data_set.require_rows(folders, file.name, len(found.questions), NUM_QUESTIONS[data_set.name])
     return found

@@ -2,8 +2,7 @@
 
 A prompt of the profiles `clean` and `fast` has the largest size that fits (`Search`). `InUnits`
 finds the sizes of RULER's first release for `faithful`: the release grows a prompt in steps until
-it is too long. Every size must be drawn, because each draw advances the random generator. Only
-prompts that could reach the length are tokenised.
+it is too long. Every size must be drawn, because each draw advances the random generator.
 """
 
 from __future__ import annotations
@@ -33,34 +32,25 @@ FULL_SHARE = 0.99
 _TIMES = 9
 MAX_TRIES = 100
 """Draws of a sample that cannot shrink before its cell is unavailable. RULER would never stop."""
-ALL_COUNTED = 32
-"""Sizes that are all tokenised: tokens per character vary most in short texts."""
-GROWTH, SPREAD = 1.15, 1.05
-"""After `ALL_COUNTED` sizes, a text is tokenised only if it has at least 15 % more characters than
-the last tokenised text, or might fill the length with 5 % more tokens per character."""
 SEAMS = 16
 """Maximum difference between a prompt's tokens and the sum over its halves (`Draft.counted`)."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A prompt before tokenisation."""
+    """A prompt before tokenisation, with the fields of `Prompt` as text."""
 
     text: str
     references: tuple[str, ...]
-    """The score is the fraction of these that the answer contains."""
     depth: float | None
-    """Mean position of the answers in per cent of the context; None without a single position."""
+    """Mean position of the answers in per cent of the context."""
     cluster: str | None = None
-    """Group name of statistically dependent samples; None if the sample is independent."""
     stated: str = ""
     """The references as text, whose tokens RULER's first release adds to the prompt's length."""
     counted: tuple[str, str] | None = None
     """Two halves of the prompt, if RULER's first release counts their tokens separately."""
     evidence: str = ""
-    """Text at `depth` from which the answer follows, if the answer also stands elsewhere."""
     controls: tuple[str, ...] = ()
-    """Text without the context and, if the answer has a neighbourhood, with only that context."""
 
     def prompt(self, request: CellRequest, ids: list[int]) -> Prompt:
         return Prompt(
@@ -127,7 +117,6 @@ class TextTask(Protocol):
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Build the prompt of sample `index`; a larger `size` makes a longer prompt."""
-        ...
 
 
 class ReleasedTask(TextTask, Protocol):
@@ -149,7 +138,7 @@ class Search:
     """Builds the prompts of one cell, each of the largest size that fits.
 
     Every search starts at the size at which sample 0 is nearly full, so that a prompt depends on
-    the cell and the sample's number alone. `order_seed` seeds permutations that all samples share.
+    the cell and the sample's number alone.
     """
 
     request: CellRequest
@@ -186,7 +175,6 @@ class Search:
         return min(int(place * aim / len(prompt.ids)), len(self.task.sizes) - 1)
 
     def _largest(self, index: int, start: int) -> tuple[int, Prompt | None]:
-        """Return (place, prompt) of a sample; no prompt if its smallest size does not fit."""
         room, best = self._room, list[Prompt]()
 
         def tokens(place: int) -> int:
@@ -237,30 +225,6 @@ def largest_place(
     return low
 
 
-@dataclass
-class _Counter:
-    """Counts the tokens of texts in order of size; skips texts that cannot reach `room` tokens."""
-
-    request: CellRequest
-    room: int
-    _texts: int = 0
-    _characters: int = 0
-    _tokens: int = 0
-
-    def tokens(self, draft: Draft) -> int:
-        """Count the tokens of prompt and references, as the release does; 0 if skipped."""
-        texts = [*(draft.counted or (draft.text,))]
-        texts[-1] += draft.stated
-        characters = sum(map(len, texts))
-        self._texts += 1
-        near = self._texts <= ALL_COUNTED or characters >= GROWTH * self._characters
-        if not near and SPREAD * characters * self._tokens < self.room * self._characters:
-            return 0
-        total = _sum(self.request, texts)
-        self._characters, self._tokens = characters, total
-        return total
-
-
 @dataclass(frozen=True)
 class InUnits:
     """Builds the samples of one cell with the sizes and draws of RULER's first release.
@@ -271,10 +235,6 @@ class InUnits:
     request: CellRequest
     task: ReleasedTask
     draw: Draw
-
-    @cached_property
-    def _num_special(self) -> int:
-        return len(encode(self.request, ""))
 
     def prompts(self, count: int) -> list[Prompt]:
         size = self.common_size()
@@ -288,9 +248,11 @@ class InUnits:
         vt, where samples cannot shrink, and in fwe, an exact fit counts as too long.
         """
         units, room = self.task.units, self._room
-        size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
+        size, state = units.first, self.draw.rng.getstate()
         while True:
-            total = counter.tokens(self._drawn(size, 0, state))
+            draft = self._drawn(size, 0, state)
+            *before, last = draft.counted or (draft.text,)
+            total = _sum(self.request, [*before, last + draft.stated])
             exact = total == room and units.retry == "redrawn smaller"
             if total >= room and not exact:
                 if size - units.step < units.least:
@@ -308,7 +270,9 @@ class InUnits:
         while True:
             draft = self._drawn(size, index, state)
             ids = encode(self.request, draft.text)
-            total = self._total(draft, ids)
+            total = len(ids) - len(encode(self.request, ""))
+            if draft.counted is not None and total + SEAMS > self._room:
+                total = _sum(self.request, draft.counted)
             if total <= self._room:
                 return draft, ids
             if units.retry != "redrawn" and size - units.step >= units.least:
@@ -324,12 +288,6 @@ class InUnits:
             self.draw.rng.setstate(state)
         return self.task.draft(size, index, self.draw)
 
-    def _total(self, draft: Draft, ids: list[int]) -> int:
-        whole = len(ids) - self._num_special
-        if draft.counted is None or whole + SEAMS <= self._room:
-            return whole
-        return _sum(self.request, draft.counted)
-
     @property
     def _room(self) -> int:
         return self.request.eval_length - self.task.units.reserved
@@ -341,5 +299,5 @@ class InUnits:
         return too_long(self.request, what, needed)
 
 
-def _sum(request: CellRequest, texts: list[str] | tuple[str, ...]) -> int:
+def _sum(request: CellRequest, texts: Sequence[str]) -> int:
     return sum(len(encode(request, text, special_tokens=False)) for text in texts)

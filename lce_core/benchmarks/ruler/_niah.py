@@ -1,8 +1,4 @@
-"""Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery.
-
-The haystack is a repeated line of noise, running text (essays or held-out text), or further
-needles.
-"""
+"""Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery."""
 
 from __future__ import annotations
 
@@ -48,11 +44,13 @@ _ABBREVIATION_WINDOW = 9
 class Haystack:
     """A text, repeated without limit, that is split into sentences on demand.
 
-    Runs of white space count as one space. Raises UnavailableError if the text is empty.
+    Runs of white space count as one space.
     """
 
     def __init__(self, text: str, source: str) -> None:
         self._words = text.split()
+        self.num_words = len(self._words)
+        """Number of words before the text repeats."""
         if not self._words:
             raise UnavailableError(
                 source, "no text", "text to hide needles in", "get its files again"
@@ -60,11 +58,6 @@ class Haystack:
         self._sentences: list[str] = []
         self._ends = [0]
         """Number of words up to the end of each known sentence, after an initial 0."""
-
-    @property
-    def num_words(self) -> int:
-        """Number of words before the text repeats."""
-        return len(self._words)
 
     def sentences(self, num_words: int) -> list[str]:
         """Return the first `num_words` words as sentences; the last sentence may be incomplete."""
@@ -83,14 +76,13 @@ class Haystack:
             self._sentences.pop()
             self._ends.pop()
         start = self._ends[-1]
-        words = (self._words[at % len(self._words)] for at in range(start, num_words))
+        words = (self._words[at % self.num_words] for at in range(start, num_words))
         for sentence in split_sentences(" ".join(words)):
             self._sentences.append(sentence)
             self._ends.append(self._ends[-1] + sentence.count(" ") + 1)
 
 
 def essay_haystack(request: CellRequest) -> Haystack:
-    """Return a haystack of all essays, joined in the order of their file names."""
     return Haystack(essays(request.data_folders), "data set 'essays'")
 
 
@@ -125,7 +117,7 @@ def split_sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Needles:
-    """Settings of one task: its haystack, and type and number of keys, values and queries."""
+    """Haystack of a task, and type and number of its keys, values and queries."""
 
     haystack: Literal["noise", "text", "needles"]
     keys: str = "words"
@@ -200,11 +192,10 @@ class Niah:
         needles = self._needles
         if needles.haystack == "noise":
             return [NOISE] * size
-        drawn = (
-            (self._item(needles.keys, rng, taken), draw_item(needles.values, rng))
+        return [
+            self._needle(self._item(needles.keys, rng, taken), draw_item(needles.values, rng))
             for _ in range(size)
-        )
-        return [self._needle(key, value) for key, value in drawn]
+        ]
 
     def _item(self, kind: str, rng: Random, taken: set[str]) -> str:
         """Draw a key and add it to `taken`; unless v1, draw until it is not yet in `taken`."""
@@ -228,7 +219,7 @@ def _prompt(values: str, queries: list[str], num_references: int, context: str) 
 
 
 def among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, list[float]]:
-    """Insert the facts between lines, the first fact deepest; return (text, depth of each fact)."""
+    """Insert facts between lines, the first fact deepest; return (text, depth of each fact)."""
     places = sorted(rng.sample(range(len(lines)), len(facts)), reverse=True)
     found = lines.copy()
     for place, fact in zip(places, facts, strict=True):
@@ -239,7 +230,7 @@ def among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, l
 def among_sentences(
     sentences: list[str], facts: list[str], rng: Random, *, blanks: bool
 ) -> tuple[str, list[float]]:
-    """Insert the facts between sentences, the last fact deepest; return (text, depth of each fact).
+    """Insert facts between sentences, the last fact deepest; return (text, depth of each fact).
 
     `blanks` keeps the additional space of RULER's first release, such as before a fact at depth 0.
     """

@@ -25,7 +25,6 @@ _SHA256 = {
 
 @cache
 def word_list(kind: str) -> tuple[str, ...]:
-    """Return the sorted distinct words of a class: "noun", "adjective" or "verb"."""
     file = files("wonderwords").joinpath("assets", f"{kind}list.txt")
     words = sorted({line.rstrip() for line in file.read_text("utf-8").splitlines()})
     if hashlib.sha256("\n".join(words).encode()).hexdigest() != _SHA256[kind]:
@@ -45,27 +44,24 @@ def plain_words() -> tuple[str, ...]:
 
 
 @cache
-def _families() -> tuple[tuple[str, ...], ...]:
-    """Group adjectives whose pairs interleave when sorted, such as "blue" and "blue-eyed"."""
-    families: list[list[str]] = []
+def _groups() -> tuple[list[int], list[list[str]]]:
+    """Group adjectives whose pairs interleave when sorted, such as "blue" and "blue-eyed".
+
+    Returns (index of each group's first pair in the list of all pairs, adjectives of each group).
+    """
+    groups: list[list[str]] = []
     for adjective in sorted(word_list("adjective"), key=lambda word: f"{word}-"):
-        if families and adjective.startswith(f"{families[-1][0]}-"):
-            families[-1].append(adjective)
+        if groups and adjective.startswith(f"{groups[-1][0]}-"):
+            groups[-1].append(adjective)
         else:
-            families.append([adjective])
-    return tuple(tuple(family) for family in families)
+            groups.append([adjective])
+    sizes = (len(group) * len(word_list("noun")) for group in groups)
+    return list(accumulate(sizes, initial=0)), groups
 
 
 @cache
-def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(f"{one}-{other}" for one in family for other in word_list("noun")))
-
-
-@cache
-def _first_pairs() -> tuple[int, ...]:
-    """Return the index of each group's first pair in the list of all pairs."""
-    sizes = (len(family) * len(word_list("noun")) for family in _families())
-    return tuple(accumulate(sizes, initial=0))
+def _pairs(group: int) -> list[str]:
+    return sorted(f"{one}-{other}" for one in _groups()[1][group] for other in word_list("noun"))
 
 
 def pair(number: int) -> str:
@@ -73,13 +69,12 @@ def pair(number: int) -> str:
 
     The list itself is not built, because a prompt needs only a few pairs.
     """
-    nouns = word_list("noun")
-    at = bisect_right(_first_pairs(), number) - 1
-    family, within = _families()[at], number - _first_pairs()[at]
-    if len(family) == 1:
-        return f"{family[0]}-{nouns[within]}"
-    # Pairs of a family interleave: "blue-eyed-ant" lies between "blue-eye" and "blue-fly".
-    return _family_pairs(family)[within]
+    first, groups = _groups()
+    at = bisect_right(first, number) - 1
+    if len(groups[at]) == 1:
+        return f"{groups[at][0]}-{word_list('noun')[number - first[at]]}"
+    # Pairs of a group interleave: "blue-eyed-ant" lies between "blue-eye" and "blue-fly".
+    return _pairs(at)[number - first[at]]
 
 
 def draw_item(kind: str, rng: Random) -> str:

@@ -34,10 +34,7 @@ EXAMPLE_TOKENS = 500
 
 @dataclass
 class Chain:
-    """A prompt with a chain of assignments in noise; its size is the number of noise blocks.
-
-    `task` has a field for the context; variables have names of `letters` letters.
-    """
+    """A prompt with a chain of assignments in noise; its size is the number of noise blocks."""
 
     task: str
     letters: int
@@ -110,10 +107,7 @@ def _solved(example: Draft) -> str:
 
 
 def _noise(num_blocks: int) -> list[str]:
-    """Return the blocks of noise between which the five facts are inserted.
-
-    At most five blocks are split into sentences, so that there are enough gaps.
-    """
+    # At most five blocks are split into sentences, so that there are enough gaps for the facts.
     if num_blocks > CHAIN:
         return [f"{NOISE}\n"] * num_blocks
     sentences = [*(f"{part}." for part in NOISE.removesuffix(".").split(".")), "\n"]

@@ -20,7 +20,6 @@ COMMON = (
 )
 NUM_COMMON = 10
 SHORT_LENGTH = 4096
-"""RULER repeats words less often, and shows a shorter example, at lengths below 4,096 tokens."""
 FREQUENT = (
     "Read the following coded text and track the frequency of each coded word. Find the three most"
     " frequently appeared coded words. {context}\nQuestion: Do not provide any explanation. Please"
@@ -37,10 +36,7 @@ frequent, and the answer ambiguous."""
 
 
 class CommonWords:
-    """Common words extraction; the size of a prompt is its number of distinct words.
-
-    `v1` is the wording of RULER's first release, without a space before the example's answer.
-    """
+    """Common words extraction; the size of a prompt is its number of distinct words."""
 
     new_tokens = 120
 
@@ -53,12 +49,11 @@ class CommonWords:
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        shot_size, shot_repeats, repeats = (
-            (20, (3, 1), (6, 1)) if self._short else (40, (10, 3), (30, 3))
-        )
-        shot, shot_answer = self._words(shot_size, *shot_repeats, draw)
-        context, common = self._words(size, *repeats, draw)
-        joint = "" if self._v1 else " "
+        # RULER repeats words less often, and shows a shorter example, in short prompts.
+        of_example, of_list = ((20, 3, 1), (6, 1)) if self._short else ((40, 10, 3), (30, 3))
+        shot, shot_answer = self._words(*of_example, draw)
+        context, common = self._words(size, *of_list, draw)
+        joint = "" if self._v1 else " "  # RULER's first release has no space before the answer
         example = f"{COMMON.format(context=shot)}{joint}{numbered(shot_answer)}"
         text, bare = (f"{example}\n{COMMON.format(context=one)}" for one in (context, ""))
         stated = f" {numbered(common)}"
@@ -76,9 +71,8 @@ class CommonWords:
 class FrequentWords:
     """Frequent words extraction; the size of a prompt is an upper limit of its number of words.
 
-    RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
-    the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same
-    vocabulary at all sizes.
+    RULER's first release reserves no tokens for the answer, so prompt and answer may exceed the
+    length by 50 tokens. A sample has the same vocabulary at all sizes.
     """
 
     new_tokens = 50

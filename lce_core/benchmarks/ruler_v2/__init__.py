@@ -7,12 +7,6 @@ numbers, among as many numbers of other keys as fit. `mk_niah_easy`, `mk_niah_me
 one of the four, with or without copying all four before. `qa_basic`, `qa_easy`, `qa_medium` and
 `qa_hard` ask for the number of a repeated document, for that of a document about a question, or for
 an answer to the question, with or without copying the documents before.
-
-Scores are those of the reference, 0 to 1: the fraction of references in the answer, in `qa_*` 1 for
-any of them, in `mv_niah_medium` only in the answer's last paragraph. Where questions are solved,
-the letter in a LaTeX box counts, and the answer ends at a blank line, as the examples do. In the
-other tasks, text before "Answer:" does not count. Prompts are those that the reference has for base
-models: they begin the answer.
 """
 
 from __future__ import annotations
@@ -67,14 +61,12 @@ _SOLVED = ("mk_niah_medium", "mk_niah_hard")
 class RulerV2(Sampled):
     """RULER v2: the score is the fraction of the references that the answer contains."""
 
+    task_names = tuple(NEW_TOKENS)
     profiles = {
         "clean": Profile("100 prompts per task", num_samples=100),
         "fast": Profile("20 prompts per task", num_samples=20),
     }
     otherwise = "use a data set with more rows"
-
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(NEW_TOKENS)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         return max(1, eval_length - NEW_TOKENS[task])
@@ -97,7 +89,6 @@ class RulerV2(Sampled):
         return [*Search(request, task, None).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return how many tokens a prompt gains by one more needle, question or document."""
         return Search(request, self._task(request)[0], None).growth(1)
 
     def new_tokens(self, task: str) -> int:
@@ -131,8 +122,7 @@ def match(task: str, answer: str, references: Sequence[str]) -> float:
     Source: eval_ruler2 and eval_mcq of github.com/NVIDIA/NeMo-Skills@2f7a3a3.
     """
     if task in _SOLVED:
-        (reference,) = references
-        return float(letter(answer.partition("\n\n")[0]) == letter(reference))
+        return float(letter(answer.partition("\n\n")[0]) == letter(references[0]))
     answer = answer.rpartition("</think>")[2].rpartition("Answer:")[2]
     if task == "mv_niah_medium":
         answer = answer.rpartition("\n\n")[2]

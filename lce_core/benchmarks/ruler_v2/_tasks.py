@@ -25,7 +25,6 @@ from lce_core.errors import DataError
 
 _SEVERAL = SEVERAL.replace("memorize it", "memorize them")
 DIGITS = 10
-"""Digits of a value."""
 _FIND = (
     "Below are some documents. I will give you a {what} at the end. Please find the {target}. Only"
     " give me the index without any document contents."
@@ -41,7 +40,6 @@ MMLU = DataSet(
     (Table("all", "test"), Table("all", "auxiliary_train")),
 )
 NUM_ROWS = {"test": 14042, "auxiliary_train": 99842}
-"""Number of questions in each published split."""
 LETTERS = "ABCD"
 ORDINALS = ("1st", "2nd", "3rd", "4th")
 NUM_EQUAL = 4
@@ -66,15 +64,14 @@ class ManyNeedles:
         self.sizes = range(num_values, num_values + eval_length + 1)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Give all keys equally many values."""
         rng, count = draw.rng, self._num_values
         keys = _distinct("words", 1 + math.ceil(size / count), rng)
         asked, others = keys[0], (keys[1:] * count)[:size]
-        lines = [_needle(key, rng) for key in others]
+        lines = [_needle(key, _value(rng)) for key in others]
         if count > 1:
             rng.shuffle(lines)
         values = [_value(rng) for _ in range(count)]
-        facts = [NEEDLE.format(values="numbers", key=asked, value=value) for value in values]
+        facts = [_needle(asked, value) for value in values]
         context, depths = among_lines(lines, facts, rng)
         template, what = (ONE, "number") if count == 1 else (_SEVERAL, "numbers")
         text, *controls = (
@@ -95,8 +92,8 @@ def _value(rng: Random) -> str:
     return str(rng.randint(10 ** (DIGITS - 1), 10**DIGITS - 1))
 
 
-def _needle(key: str, rng: Random) -> str:
-    return NEEDLE.format(values="numbers", key=key, value=_value(rng))
+def _needle(key: str, value: str) -> str:
+    return NEEDLE.format(values="numbers", key=key, value=value)
 
 
 @dataclass(frozen=True)
@@ -157,10 +154,10 @@ class NumberedDocuments:
         self.sizes = range(min(max(0, len(self._documents) - own), eval_length) + 1)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt whose smallest size has only the documents with supporting facts."""
         question, rng = self._questions[index], draw.rng
         mine = {*question.own}
         others = [number for number in range(len(self._documents)) if number not in mine]
+        # The smallest size has only the documents with supporting facts.
         shown = [*(question.own if size else question.evidence), *rng.sample(others, size)]
         rng.shuffle(shown)
         names = dict(zip(shown, _distinct("numbers", len(shown), rng), strict=True))
@@ -186,17 +183,14 @@ class NumberedDocuments:
 
 @dataclass(frozen=True)
 class Copying:
-    """Wording of a task on MMLU."""
+    """Wording of a task on MMLU; its templates have the fields of a `Question`."""
 
     kind: Literal["copy", "copy all", "solve"]
     instruction: str
-    """Sentence that asks for {order}Question {number}."""
     begun: str = "\nQuestion {number}:"
-    """Beginning of the answer."""
     equal: int = 0
     """Number of questions with the same number; 0 means that numbers are random."""
     solution: str = ""
-    """Answer of a solved question, after the instruction."""
 
 
 COPYING = {
@@ -232,33 +226,9 @@ COPYING = {
 }
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question with its four choices in one line, and the letter of the right choice."""
-
-    text: str
-    letter: str
-
-    @property
-    def answer(self) -> str:
-        return f"\\boxed{{{self.letter}}}"
-
-
-@dataclass(frozen=True)
-class Numbered:
-    """A question with its number in a prompt, and its rank among questions with this number."""
-
-    question: Question
-    number: str
-    order: str
-
-    def filled(self, template: str) -> str:
-        return template.format(
-            number=self.number,
-            order=self.order,
-            text=self.question.text,
-            answer=self.question.answer,
-        )
+Question = dict[str, str]
+"""Its `text` with four choices in one line, the `answer` as a letter in a LaTeX box, and in a
+prompt its `number`, and its `order` among questions with this number."""
 
 
 class NumberedQuestions:
@@ -282,55 +252,47 @@ class NumberedQuestions:
         questions = rng.sample(self._others, size)
         place = rng.randint(0, size)
         questions.insert(place, self._asked[index])
-        listed = _numbered(questions, _numbers(size + 1, task.equal, rng), ordered=task.equal > 0)
+        listed = _numbered(questions, task.equal, rng)
         asked = listed[place]
-        shots = []
+        same = [one for one in listed if one["number"] == asked["number"]]
+        shots, wanted, evidence = [], [asked["text"]], ""
         if task.kind == "solve":
             shots = rng.sample([one for one in listed if one is not asked], NUM_SHOTS)
-        references: tuple[str, ...] = (asked.question.text,)
-        if task.kind == "copy all":
-            references = tuple(one.question.text for one in listed if one.number == asked.number)
-        if task.kind == "solve":
-            references = (asked.question.answer,)
-        evidence = asked.question.text if task.kind == "solve" else ""
-        same = [one for one in listed if one.number == asked.number]
+            wanted, evidence = [asked["answer"]], asked["text"]
+        elif task.kind == "copy all":
+            wanted = [one["text"] for one in same]
         text, *controls = (prompt_text(task, one, shots, asked) for one in (listed, [], same))
         depth = percent(place, size)
-        return Draft(text, references, depth, evidence=evidence, controls=tuple(controls))
+        return Draft(text, tuple(wanted), depth, evidence=evidence, controls=tuple(controls))
 
 
 def prompt_text(
-    task: Copying, listed: Sequence[Numbered], shots: Sequence[Numbered], asked: Numbered
+    task: Copying, listed: Sequence[Question], shots: Sequence[Question], asked: Question
 ) -> str:
     head = _SOLVE
     if task.kind != "solve":
         some, questions = ("one", "question") if task.kind == "copy" else ("some", "questions")
         head = _COPY.format(some=some, questions=questions)
+    solved, begun = task.instruction + task.solution, task.instruction + task.begun
     return "\n\n".join(
         [
             head,
-            *(one.filled("Question {number}: {text}") for one in listed),
-            *(one.filled(task.instruction + task.solution) for one in shots),
-            asked.filled(task.instruction + task.begun),
+            *(f"Question {one['number']}: {one['text']}" for one in listed),
+            *(solved.format(**one) for one in shots),
+            begun.format(**asked),
         ]
     )
 
 
-def _numbers(count: int, equal: int, rng: Random) -> list[str]:
-    """Draw `count` numbers of seven digits; with `equal`, each occurs at most that many times."""
-    different = math.ceil(count / equal) if equal else count
-    found = _distinct("numbers", different, rng) * max(1, equal)
-    rng.shuffle(found)
-    return found[:count]
-
-
-def _numbered(
-    questions: Sequence[Question], numbers: Sequence[str], *, ordered: bool
-) -> list[Numbered]:
+def _numbered(questions: Sequence[Question], equal: int, rng: Random) -> list[Question]:
+    """Give each question a number of seven digits, which at most `equal` share if it is not 0."""
+    different = math.ceil(len(questions) / equal) if equal else len(questions)
+    numbers = _distinct("numbers", different, rng) * max(1, equal)
+    rng.shuffle(numbers)
     seen, found = Counter[str](), []
-    for question, number in zip(questions, numbers, strict=True):
-        order = f"{ORDINALS[seen[number]]} (1 indexed) " if ordered else ""
-        found.append(Numbered(question, number, order))
+    for question, number in zip(questions, numbers, strict=False):
+        order = f"{ORDINALS[seen[number]]} (1 indexed) " if equal else ""
+        found.append({**question, "number": number, "order": order})
         seen[number] += 1
     return found
 
@@ -338,7 +300,6 @@ def _numbered(
 def read_mmlu(
     folders: Mapping[str, Path], split: Literal["test", "auxiliary_train"]
 ) -> list[Question]:
-    """Read all questions of a split, in file order."""
     files = [
         file
         for file in MMLU.files(folders)
@@ -359,7 +320,8 @@ def _question(row: DataRow, file: Path) -> Question:
             f"{letter}. {choice}" for letter, choice in zip(LETTERS, row["choices"], strict=True)
         ]
         text = " ".join([row["question"], *choices])
-        return Question(re.sub(r"\s+", " ", text), LETTERS[row["answer"]])
+        answer = f"\\boxed{{{LETTERS[row['answer']]}}}"
+        return {"text": re.sub(r"\s+", " ", text), "answer": answer}
     except (TypeError, ValueError, IndexError) as error:
         raise DataError(
             file, error, "a question, four choices and an answer 0 to 3", "get the file again"

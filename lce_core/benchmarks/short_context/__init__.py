@@ -1,20 +1,13 @@
 """Short-context suite of lm-evaluation-harness: what an extension loses on short prompts.
 
 Prompts, shots, seeds and metrics are the harness's. A cell's `accuracy` is the metric that papers
-report; the other metrics are stored beside it under the harness's names:
-
-  task            shots  accuracy
-  mmlu                5  acc_macro, the mean of the 57 subjects' acc; the harness's own number for
-                         the group, acc, is the mean over questions
-  hellaswag          10  acc_norm
-  arc_challenge      25  acc_norm
-  piqa                0  acc
-  triviaqa            5  exact_match, ignoring case and punctuation
-  truthfulqa_mc2      0  acc, the share of the choices' probability that true answers have (mc2)
+report (`ShortTask.metric`), in MMLU `acc_macro`, the mean of the 57 subjects' acc; the harness's
+own number for the group, acc, is the mean over questions. The acc of truthfulqa_mc2 is the share of
+the choices' probability that true answers have (mc2). All metrics are stored under their names too.
 
 As in the harness, the start of a prompt that exceeds `eval_length` is removed; the metric `cut` is
 the fraction of such prompts. Fewer questions are evenly spaced over a data set, because its first
-questions are not a random sample. docs/exactness.md compares measured values with papers.
+questions are not a random sample.
 """
 
 from __future__ import annotations
@@ -24,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import (
@@ -85,8 +79,8 @@ class ShortContext(Benchmark):
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return 1 for a length below the mean prompt, because cut prompts share no prefix."""
         definition = TASKS[task]
+        # Cut prompts, in cells shorter than the mean prompt, share no prefix.
         if definition.own_tokens is None or prompt_tokens < definition.request_tokens:
             return 1.0
         return definition.own_tokens / definition.request_tokens
@@ -99,7 +93,6 @@ class ShortContext(Benchmark):
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
     def data_sequences(self, cell: CellData) -> Sequences | None:
-        """Count the mean length for every pass in tasks without `ShortTask.request_texts`."""
         ratio, task, length = cell.base_model.bytes_per_token, cell.task, cell.eval_length
         sizes = request_bytes(task, cell.data_folders)
         if sizes is None:
@@ -133,18 +126,10 @@ class ShortContext(Benchmark):
         answered = answered_questions(
             lm, request.task, request.data_folders, self.setting("num_samples")
         )
-        samples = tuple(
-            _sample(index, request, subject, question)
-            for index, (subject, question) in enumerate(answered)
-        )
-        return CellResult(
-            scores=(
-                *_scores(samples, [question for _, question in answered]),
-                score("cut", wilson(lm.num_cut, lm.num_requests), higher_is_better=False),
-            ),
-            samples=samples,
-            sequences=Sequences.of(lm.lengths),
-        )
+        samples = tuple(_sample(index, request, *one) for index, one in enumerate(answered))
+        cut = score("cut", wilson(lm.num_cut, lm.num_requests), higher_is_better=False)
+        scores = (*_scores(samples, [question for _, question in answered]), cut)
+        return CellResult(scores=scores, samples=samples, sequences=Sequences.of(lm.lengths))
 
     def _requests(self, task: str) -> int:
         definition = TASKS[task]
@@ -154,9 +139,7 @@ class ShortContext(Benchmark):
 
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
     """Return the index of the most likely choice, per character if `lengths` are given."""
-    divisors = lengths or [1] * len(log_likelihoods)
-    values = [value / by for value, by in zip(log_likelihoods, divisors, strict=True)]
-    return values.index(max(values))
+    return int(np.argmax(np.divide(log_likelihoods, lengths or 1)))
 
 
 def _sample(
@@ -169,7 +152,7 @@ def _sample(
         prediction, reference = answers[0], " | ".join(target)
     else:
         choices = [continuation.removeprefix(" ") for _, continuation in question["arguments"]]
-        lengths = [len(choice) for choice in choices] if metric == "acc_norm" else None
+        lengths = list(map(len, choices)) if metric == "acc_norm" else None
         prediction = choices[best_choice([value for value, _ in answers], lengths)]
         reference = choices[int(target)]
     num_tokens = min(len(encode(request, context)), request.eval_length)
@@ -190,10 +173,7 @@ def _scores(samples: Sequence[Sample], questions: Sequence[Mapping[str, Any]]) -
 
 
 def over_subjects(values: Sequence[float], subjects: Sequence[str | None]) -> Estimate:
-    """Return the mean over subjects of each subject's mean, with a bootstrap over subjects.
-
-    Source: MMLU as in the Open LLM Leaderboard, whose harness has one task per subject.
-    """
+    """Return the mean over subjects of each subject's mean, as in the Open LLM Leaderboard."""
     sizes = Counter(subjects)
     weights = [1 / sizes[subject] for subject in subjects]
     return bootstrap_mean(values, weights=weights, clusters=subjects)

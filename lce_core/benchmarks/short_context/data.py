@@ -1,7 +1,7 @@
 """The six short-context tasks of lm-evaluation-harness: shots, metrics, costs and data files.
 
-A data folder contains the files of the hub's repository, in subfolders or not, as parquet, JSON or
-JSON lines; only the splits listed here are needed. PIQA's original files also work.
+A data folder contains the files of the hub's repository; only the splits listed here are needed.
+PIQA's original files also work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ _SUBJECTS = (
     " security_studies sociology us_foreign_policy virology world_religions"
 )
 MMLU_SUBJECTS = tuple(_SUBJECTS.split())
-"""Subjects of MMLU, one configuration each."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +39,12 @@ class ShortTask:
     folder: str
     """Folder with the task's YAML definition, below `lm_eval/tasks`."""
     shots: int
-    """Number of solved examples before the question."""
     metric: str
-    """Metric that papers report."""
     splits: Mapping[str, DataSet]
     """Files of each split by the harness's name. The last split has the questions; an earlier one,
     if any, has the solved examples."""
     columns: tuple[str, ...]
     num_questions: int
-    """Rows of the split with the questions."""
     requests: int
     """Forward passes per question: one per choice, or the mean if questions differ in choices."""
     request_tokens: int
@@ -180,14 +176,6 @@ TASKS: Mapping[str, ShortTask] = {
         own_tokens=23,
     ),
 }
-"""Tasks by the harness's name, in the order in which tables show them."""
-
-
-def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
-    """Raise DataError unless every split has its published or declared (`subset.json`) rows."""
-    published = (task.num_questions, task.num_shown)
-    for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
-        data_set.require_rows(folders, split, found[split], rows)
 
 
 def request_bytes(name: str, folders: Folders) -> list[list[int]] | None:

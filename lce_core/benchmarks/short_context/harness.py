@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.tasks import TaskManager
 
 from lce_core.benchmarks import CellRequest, Prompt, TokenIds, encode, spread, text_answers
-from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split, require_rows
+from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.continuations import continuation_log_likelihoods, distinct_inputs
 
@@ -56,7 +56,6 @@ def answered_questions(
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:
-    """Load the lm_eval task objects by their names: one object, or for MMLU one per subject."""
     task = TASKS[name]
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
@@ -84,7 +83,9 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
                 "get the data again from there",
             ) from error
         loaded |= built["tasks"]
-    require_rows(task, folders, rows)
+    published = (task.num_questions, task.num_shown)
+    for (split, data), number in zip(reversed([*task.splits.items()]), published, strict=False):
+        data.require_rows(folders, split, rows[split], number)
     for found in loaded.values():
         found.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     return loaded
@@ -93,7 +94,6 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
 def _reader(
     name: str, folders: Folders, subject: str | None, found: Counter[str]
 ) -> Callable[..., dict[str, Dataset]]:
-    """Return the function that lm_eval calls to read all splits; it adds their rows to `found`."""
     task = TASKS[name]
 
     def read(**_: Any) -> dict[str, Dataset]:
@@ -155,7 +155,6 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = True
     ) -> list[tuple[float, bool]]:
-        """Return (log-probability, whether greedy decoding generates it) of each continuation."""
         scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
         return scores
 
@@ -181,21 +180,12 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         raise NotImplementedError("no task of this benchmark scores whole texts")
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
-        """Return the greedy continuation of each context, up to the first of its stop strings."""
-        groups: dict[str, list[int]] = {}
-        for index, request in enumerate(requests):
-            groups.setdefault(repr(request.args[1]), []).append(index)
-        answers: dict[int, str] = {}
-        for indices in groups.values():
-            settings = normalize_gen_kwargs(requests[indices[0]].args[1], self._new_tokens)
-            contexts = [requests[index].args[0] for index in indices]
-            answers |= zip(indices, self._generate(contexts, settings), strict=True)
-        return [answers[index] for index in range(len(requests))]
-
-    def _generate(self, contexts: Sequence[str], settings: dict[str, Any]) -> list[str]:
+        given = requests[0].args[1]
+        assert all(one.args[1] == given for one in requests), "a task has one way to decode"
+        settings = normalize_gen_kwargs(given, self._new_tokens)
         assert not settings["do_sample"], "tasks decode greedily"
         until, new_tokens = settings["until"], settings["max_gen_toks"]
-        encoded = [np.array(self.tok_encode(context), dtype=np.int64) for context in contexts]
+        encoded = [np.array(self.tok_encode(one.args[0]), dtype=np.int64) for one in requests]
         prompts = [self._kept(ids, new_tokens) for ids in encoded]
         self.lengths += map(len, prompts)
         answers = text_answers(

@@ -260,13 +260,13 @@ def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_pat
     writers[1].kill()
     assert [writer.wait() for writer in writers] == [0, -9]
     assert same(read_prompts(file) or (), expected)
-    assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
+    assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".prompts."}
 
 
 def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path):
     for age in (30, 2 * HOUR):
-        left = tmp_path / f".writing-{age}"
+        left = tmp_path / f".prompts.{age}"
         left.touch()
         os.utime(left, (time.time() - age,) * 2)
     write_prompts(tmp_path / "prompts", WHOLE)
-    assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".writing-30"}
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".prompts.30"}
