@@ -20,7 +20,7 @@ import torch
 from measuring import Row, at_least, at_most, compare, measure
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from lce_core.evaluation.decoding import _answers, _prefill, _Settings
+from lce_core.evaluation.decoding import greedy, next_states
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -109,9 +109,9 @@ def last_tokens(batch: int) -> torch.Tensor:
 def answers(model: ExtendedModel, cache: DynamicCache, batch: int, number: int) -> Answers:
     """Decode `number` tokens of each text from the cache, then restore the cache."""
     length = cache.get_seq_length()
-    settings = _Settings(number, [lambda _: False] * batch, 1 << 30, 1 << 30, False)
-    states = _prefill(model, last_tokens(batch), settings, cache)
-    found = _answers(model, range(batch), states, settings, cache)
+    states = model.hidden_states(last_tokens(batch), cache)[:, -1]
+    follow = partial(next_states, model, cache)
+    found = greedy(model, [lambda _: False] * batch, number, states, follow)
     cache.crop(length - cache.get_seq_length())
     return [answer.tolist() for answer in found]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from lce_core.evidence import Evidence, calls
+from lce_core.evidence import calls
 from lce_core.models import HubAddress, LanguageModel, LocalLayers, ModelShape
 from lce_core.models._packaged import PackagedModel, WheelFile
 from lce_core.models._stock import Gemma3, Llama, Phi, Qwen2, StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
-
-
-def _counts(num_parameters: int, origin: str) -> tuple[Evidence]:
-    return (calls(StockModel.num_parameters, num_parameters, origin, parameters={}),)
 
 
 def _parts(package: str, version: str, member: str, *digests: str) -> tuple[WheelFile, ...]:
@@ -40,9 +36,13 @@ class Llama7B(Llama):
     shape = ModelShape(num_layers=32, hidden_size=4096, intermediate_size=11008, vocab_size=32000)
     rms_norm_eps = 1e-6
     begin, end = 1, 2
-    evidence = _counts(
-        6_738_415_616,
-        "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            6_738_415_616,
+            "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -62,9 +62,13 @@ class Llama27B(Llama):
     )
     shape = ModelShape(num_layers=32, hidden_size=4096, intermediate_size=11008, vocab_size=32000)
     begin, end = 1, 2
-    evidence = _counts(
-        6_738_415_616,
-        "half of the 13,476,835,328 bytes of the hub's float16 files, less 32 x 64 frequencies",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            6_738_415_616,
+            "half of the 13,476,835,328 bytes of the hub's float16 files, less 32 x 64 frequencies",
+            parameters={},
+        ),
     )
 
 
@@ -81,9 +85,13 @@ class Llama213B(Llama):
     )
     shape = ModelShape(num_layers=40, hidden_size=5120, intermediate_size=13824, vocab_size=32000)
     begin, end = 1, 2
-    evidence = _counts(
-        13_015_864_320,
-        "2 x 32000 x 5120 + 40 x (4 x 5120^2 + 3 x 5120 x 13824 + 2 x 5120) + 5120, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            13_015_864_320,
+            "2 x 32000 x 5120 + 40 x (4 x 5120^2 + 3 x 5120 x 13824 + 2 x 5120) + 5120, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -101,9 +109,13 @@ class Phi2(Phi):
     shape = ModelShape(
         num_layers=32, hidden_size=2560, intermediate_size=10240, vocab_size=51200, gated_mlp=False
     )
-    evidence = _counts(
-        2_779_683_840,
-        "half of total_size, 5,559,367,680 bytes, in the hub's model.safetensors.index.json",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            2_779_683_840,
+            "half of total_size, 5,559,367,680 bytes, in the hub's model.safetensors.index.json",
+            parameters={},
+        ),
     )
 
 
@@ -121,9 +133,13 @@ class SmolLM2(Llama):
         vocab_size=49152,
         tied_embeddings=True,
     )
-    evidence = _counts(
-        134_515_008,
-        "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            134_515_008,
+            "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -203,10 +219,14 @@ class Gemma3270MQ4(PackagedModel, Gemma3):
             layers=tuple(layer for layer in range(18) if (layer + 1) % 6), window=512, theta=1e4
         ),
     )
-    evidence = _counts(
-        268_098_176,
-        "262144 x 640 + 18 x (2 x 640 x 1024 + 2 x 640 x 256 + 3 x 640 x 2048 + 4 x 640"
-        " + 2 x 256) + 640, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            268_098_176,
+            "262144 x 640 + 18 x (2 x 640 x 1024 + 2 x 640 x 256 + 3 x 640 x 2048 + 4 x 640"
+            " + 2 x 256) + 640, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -264,10 +284,14 @@ class Qwen25Coder15BQ4(PackagedModel, Qwen2):
         trained_context=32768,
     )
     shape = ModelShape(num_layers=28, hidden_size=1536, intermediate_size=8960, vocab_size=151936)
-    evidence = _counts(
-        1_777_088_000,
-        "2 x 151936 x 1536 + 28 x (2 x 1536^2 + 1536 + 2 x (1536 x 256 + 256) + 3 x 1536 x 8960"
-        " + 2 x 1536) + 1536, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            1_777_088_000,
+            "2 x 151936 x 1536 + 28 x (2 x 1536^2 + 1536 + 2 x (1536 x 256 + 256) + 3 x 1536 x 8960"
+            " + 2 x 1536) + 1536, by hand",
+            parameters={},
+        ),
     )
 
 

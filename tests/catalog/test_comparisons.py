@@ -540,7 +540,7 @@ def test_methods_that_share_some_tasks_are_compared_over_these(tmp_path):
     assert shown["twin"] == both["value"]
     with open_catalog(path) as connection:
         (summary,) = summaries(connection, "s")
-    assert {row["eval_length"] for row in summary.means} == {512, 1024}
+    assert {row["eval_length"] for row in summary.rows.means} == {512, 1024}
 
 
 def test_tasks_count_alike_however_many_prompts_they_have(tmp_path):

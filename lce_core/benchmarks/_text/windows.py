@@ -169,7 +169,7 @@ def over_document_losses(scored: Scored) -> Estimate:
 
 
 def _cluster_means(scored: Scored) -> NDArray[np.float64]:
-    index = cluster_numbers("clusters", scored.clusters, scored.nll)
+    index = cluster_numbers(scored.clusters, scored.nll)
     sums = np.bincount(index, weights=scored.nll * scored.tokens)
     return np.asarray(sums / np.bincount(index, weights=scored.tokens))
 
