@@ -7,8 +7,6 @@ The process prints the rows as lines of JSON. A value whose type JSON lacks is w
 {TYPE: PARTS}, such as {"date": "2026-01-31"} (see `_packed`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import resource

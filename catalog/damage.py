@@ -5,8 +5,6 @@ file that is locked, unreadable, or too large for memory counts as healthy: the 
 the file is opened.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

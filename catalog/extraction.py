@@ -5,8 +5,6 @@ same tables. If the files of a cell or training run are intact but cannot be par
 and counts as damaged, so that one bad file does not break the catalog.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ names break at underscores, and columns that still do not fit continue in a seco
 repeats the key columns. CSV and JSON contain all values unrounded and all texts unchanged.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

@@ -4,8 +4,6 @@ Only files that records list are read. An artifact that does not match its recor
 The catalog reports the reason; no error is raised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

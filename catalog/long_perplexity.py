@@ -26,8 +26,6 @@ long context.
 Source: Fang et al. 2024 (arXiv:2410.23771); constants as in github.com/PKU-ML/LongPPL@1decd2a.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

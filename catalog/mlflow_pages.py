@@ -6,8 +6,6 @@ MLflow nor a running UI. The server address is that of the UI started by `lce up
 (services/mlflow.json), or the default address.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ changed code. A lost note costs one rebuild. The catalog's digest covers the who
 of MLflow runs only their study.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

@@ -6,8 +6,6 @@ different families differ too. Lightness alternates, because hues alone are hard
 colour-deficient vision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ follow from the printed figures in `scores.csv` and `hyperparameters.csv`. Views
 of printed figures are written by hand in `sql/lceg.sql`.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence

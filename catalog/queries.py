@@ -5,8 +5,6 @@ untrusted SQL is harmless. Every error in a query becomes a SpecError. Statement
 run in a separate process (`catalog.apart`), because DuckDB does not count all memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

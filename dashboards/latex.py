@@ -1,7 +1,5 @@
 """A study's means as LaTeX tables for a paper, which need only the package booktabs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ README.md states the sha256 of scores.csv, which contains every metric of every 
 Untrusted text is escaped, so that it cannot become a link, image, HTML or table.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ The same catalog always gives the same bytes, except for the final section, whic
 study's runs in MLflow.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

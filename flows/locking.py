@@ -4,8 +4,6 @@ The lock file of FOLDER/mine.yaml is FOLDER/mine.lock if that file exists, else 
 The lock file of a shipped study NAME is always NAME.lock, beside the study's file.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from pathlib import Path

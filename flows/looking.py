@@ -5,8 +5,6 @@ seeds up to the look after it. The store keeps the outcome of each look, from wh
 and `lce plan` omit the same cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

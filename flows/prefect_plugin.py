@@ -9,8 +9,6 @@ the entry point `prefect.plugins`, but only in a folder whose pyproject.toml ena
 that are not stable API. If Prefect moves them, the error recommends the form FLOW/DEPLOYMENT.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

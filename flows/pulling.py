@@ -1,7 +1,5 @@
 """`lce worker`: compute studies without Prefect. Several such workers can share a store."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Request of a command: a study, the settings of its computation, and the plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

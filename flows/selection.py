@@ -5,8 +5,6 @@ its VERSION did not, a study would mix results of the old and the new code unles
 it with --accept-plugin-change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lce_core.errors import SpecError, did_you_mean

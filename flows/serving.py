@@ -4,8 +4,6 @@ A served deployment has no work pool: Prefect starts the flow with a command of 
 the job variables of a flow run, such as another command or folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import textwrap

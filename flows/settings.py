@@ -3,8 +3,6 @@
 Only this module converts environment variables and command-line options into settings.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Only the store decides which steps are missing; Prefect's records do not matter.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 from asyncio import CancelledError

@@ -1,7 +1,5 @@
 """Output of the commands: plain lines, and a rich console for tables; how their process exits."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence

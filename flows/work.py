@@ -3,8 +3,6 @@
 `lce run`, `lce worker` and the deployment share `preflight`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -11,8 +11,6 @@ Exit codes:
     traceback of a defect is written to a file, which the message names.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`lce run`: check the request, start a Prefect server, run the flow, print the results table."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -7,8 +7,6 @@ to an application behind the guard that itself requires the secret. Clients requ
 they send a secret, because another user may listen on the port of a server that has ended.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

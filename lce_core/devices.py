@@ -1,7 +1,5 @@
 """Translate the settings `device` and `precision` into torch's terms; describe this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import sys

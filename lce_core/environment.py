@@ -7,8 +7,6 @@ else. Only the variables listed here pass, and those that the user names in LCE_
 Callers pass `os.environ`, because lce_core itself reads no environment variable.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -3,8 +3,6 @@
 `lce_core.store.failures` decides which errors are retried, and `lce.cli` assigns exit codes.
 """
 
-from __future__ import annotations
-
 import copyreg
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence

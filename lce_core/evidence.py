@@ -5,8 +5,6 @@
 value and check that the call ran code of the plug-in's own file, not a copy of its formula.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ precision and compilation belong to the study and to lce's own settings, so a fi
 other ones is refused. Keys that concern neither are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self

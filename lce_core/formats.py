@@ -1,7 +1,5 @@
 """Format numbers for readers: tables, pages, charts, sentences and terminals share these rules."""
 
-from __future__ import annotations
-
 import math
 
 

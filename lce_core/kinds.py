@@ -1,7 +1,5 @@
 """Kinds of benchmarks. This module imports nothing, so that reports can read it without torch."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Kind = Literal["text", "retrieval", "reasoning", "understanding", "learning"]

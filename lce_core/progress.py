@@ -1,7 +1,5 @@
 """Types of the callbacks through which long-running work reports its progress."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of a study: how models are trained, text is sampled and models are evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

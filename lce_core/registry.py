@@ -6,8 +6,6 @@ also defines EXAMPLES (parameters that the contract tests try) if a parameter ha
 starting with an underscore are not plug-ins.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Compute the steps of a study's plan in a worker process."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Convert pydantic's validation errors into `SpecError`, for parsers of study files."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -4,8 +4,6 @@ Hypotheses, labels, prompts, model answers and file names can contain sequences 
 window, write to the clipboard, or hide or reorder text. Other streams get text unchanged.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import sys

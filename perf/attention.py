@@ -11,8 +11,6 @@ training only, has a forward and a backward pass; the tests check its gradients.
     python perf/attention.py [--dtype bfloat16] [--out FILE.json]
 """
 
-from __future__ import annotations
-
 import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator

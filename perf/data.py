@@ -8,8 +8,6 @@ summed over threads, and depend little on other load.
     python perf/data.py [--tokens 100000000] [--out FILE.json]
 """
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from collections.abc import Callable, Iterator

@@ -9,8 +9,6 @@ alternating order, and prints the median ratio.
     python perf/decoding.py [--out FILE.json]
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from functools import partial

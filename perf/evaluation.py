@@ -9,8 +9,6 @@ does not depend on their values. Memory is the peak of torch's allocator during 
     python perf/evaluation.py [--out FILE.json]
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

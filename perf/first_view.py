@@ -11,8 +11,6 @@ for opening the interactive chart of the first figure with curves, highlighting 
     python perf/first_view.py --report lce-home/reports/toy.html [--rounds 3]
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

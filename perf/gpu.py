@@ -11,8 +11,6 @@ The script needs torch, transformers, accelerate, pydantic, pyarrow, psutil and 
 installation of this repository. Without a GPU it measures nothing and exits with code 3.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -3,8 +3,6 @@
 python perf/gpu_common.py     # print the facts as one line of JSON
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -8,8 +8,6 @@ With --token-graphs it measures decoding without and with CUDA graphs; both answ
     python perf/gpu_inference.py --lengths 16384 --methods none yarn --rows FILE.jsonl
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from argparse import Namespace

@@ -8,8 +8,6 @@ two passes, on a model of one layer; the time for all layers is proportional to 
     python perf/gpu_layer.py --lengths 32768 --rows FILE.jsonl
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The results of `perf/gpu.py` as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from measuring import Row, markdown

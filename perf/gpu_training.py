@@ -8,8 +8,6 @@ the first two passes are not counted: the first selects kernels, the second comp
     python perf/gpu_training.py --lengths 32768 --rows-per-step 4 --rows FILE.jsonl
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import math

@@ -9,8 +9,6 @@ checks that each step or range was computed once, and that the cell contains all
     python perf/hosts.py [--out FILE.json]
 """
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import socket

@@ -10,8 +10,6 @@ families and corrections are part of the measurement. The tables are those of do
     python perf/inference.py [--studies 200]
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -9,8 +9,6 @@ and samples, and reads all rows of a view before it times the query.
     python perf/large_catalog.py [--answers 100] [--out FILE.json]
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from functools import partial

@@ -9,8 +9,6 @@ as a wait. Counts per layer are the difference between a model of two layers and
     python perf/launches.py --write  # replace the tables in docs/gpus.md
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 It imports torch and lce where it needs them, because perf/gpu.py starts without them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

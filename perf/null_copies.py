@@ -11,8 +11,6 @@ the base model's, so that "not worse by more than 2 %" should stay undecided.
     python perf/null_copies.py [--copies 200] [--seed 0]
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from argparse import Namespace

@@ -7,8 +7,6 @@ byte. With --many, `lce plan` is also timed for that many cells on an empty stor
     python perf/planning.py [--cells 10800] [--many 100000] [--out FILE.json]
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path

@@ -19,8 +19,6 @@ parts, each the work of a part divided by a rate (`Rates`):
     python perf/predictions.py --write  # replace the tables in docs/gpus.md
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock

@@ -7,8 +7,6 @@ whose data set has no --data-folder is skipped.
     python perf/prompts.py [--data-folder NAME=FOLDER ...] [--length TOKENS] [--samples N]
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile

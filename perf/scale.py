@@ -9,8 +9,6 @@ The naive flow has fewer cells, so its rerun is compared per cell.
     python perf/scale.py [--cells 10000] [--naive 1000] [--out FILE.json]
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

@@ -7,8 +7,6 @@ five times, and the median counts. The script takes about as long as the study.
     python perf/study.py [--out FILE.json]
 """
 
-from __future__ import annotations
-
 import os
 import re
 import statistics

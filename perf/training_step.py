@@ -12,8 +12,6 @@ medians of their steps.
     python perf/training_step.py [--out FILE.json]
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

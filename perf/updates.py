@@ -7,8 +7,6 @@ compiler of C++.
     python perf/updates.py
 """
 
-from __future__ import annotations
-
 import logging
 from argparse import Namespace
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Run a module in a helper process that ends with the process that started it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Compare the scores of two homes, cell by cell, for `lce diff` and `Results.diff`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ earlier, each run and each dashboard starts this process, with low priority and 
 core. It exits when its standard input closes. It loads DuckDB at its first poll.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -5,8 +5,6 @@ outside LCE_HOME, because runs with different homes share the GPUs. A run acquir
 two runs cannot wait for each other's GPUs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -4,8 +4,6 @@ Commands that read the catalog call this module first. To keep them and `lce wor
 and the code that builds a catalog are imported only if they are needed.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Displays poll, so that not every event causes a call of Prefect's API.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

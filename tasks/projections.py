@@ -4,8 +4,6 @@ Both are projections: lce rebuilds deleted or damaged ones from the store alone.
 files are invalid, the other studies are still shown. This module does not load Prefect.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from pathlib import Path

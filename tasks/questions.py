@@ -1,7 +1,5 @@
 """Query the catalog. The code that writes it is not imported, so that `lce sql` starts fast."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ It has damaged pages, lacks a table or has an unknown schema revision. A locked,
 one counts as usable; the program that opens it reports the error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -14,8 +14,6 @@ Subreapers and PR_SET_PDEATHSIG exist only on Linux; the lifelines work everywhe
 Both watchers forward SIGTERM and SIGUSR1, so that the command can shut down by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Prefect tasks of a run: one for each unit, and one that ends the run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ its worker died, up to `Execution.max_attempts`. Prefect applies this policy to 
 `with_retries` applies it without Prefect.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ It contains only links to the cells' parents and to the models, so that prompts 
 the results and failures of the study stay untouched.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Generator, Iterator, Sequence

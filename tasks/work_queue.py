@@ -5,8 +5,6 @@ unit as claimed. A run first claims unclaimed units, in the given order. If none
 the steps that no process is computing of a divisible unit that another process has claimed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Worker processes run under `tasks.supervisor`, so they end when the run's process ends or dies.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

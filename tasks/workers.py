@@ -4,8 +4,6 @@ If a worker dies, the next unit on its slot starts a new one. GPUs are leased by
 whole host, so two runs never share a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -7,8 +7,6 @@ They are set before any test module is imported, because Prefect, MLflow and the
 environment when they are imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

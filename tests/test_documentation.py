@@ -1,7 +1,5 @@
 """Documents say what the code says: commands, keys, links, and examples that work."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re

@@ -4,8 +4,6 @@ SQL has no bootstrap and no exact test, so Python fills these tables (schema `co
 samples of done cells while the catalog is built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

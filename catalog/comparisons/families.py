@@ -12,8 +12,6 @@ Source: Maurer, Hothorn and Lehmacher 1995 (fixed sequence); Wiens 2003 (Pharmac
 2, 211-215: with weights).
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4; RULER's score is the mea
 Modarressi et al. 2025 (arXiv:2502.05167, section 4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -6,8 +6,6 @@ Kendall's tau over the methods within each document, and its mean over documents
 `paper_agreements` compares our order of methods with the printed one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

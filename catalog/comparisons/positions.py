@@ -11,8 +11,6 @@ for benchmarks that compare the right answer with wrong ones, such as `multi_key
 about one document are one cluster.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

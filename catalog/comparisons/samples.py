@@ -6,8 +6,6 @@ mean of their exponentials (over documents). Cells whose value is none of these,
 weighted by tokens or subjects, are not compared.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A cell's own interval (view `scores`) is a bootstrap, which is too narrow for fe
 Wilson's. Reports show the intervals of this module.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from operator import attrgetter

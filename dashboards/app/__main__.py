@@ -3,8 +3,6 @@
 `lce dashboard` replaces its own process by this one. Nothing connects to other machines.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

@@ -4,8 +4,6 @@ Results are cached until the catalog file is replaced. Each query opens and clos
 processes which replace it need not wait.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A mean is drawn only if all its planned cells are done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Frame of all pages: navigation, the selected study, and the age of the catalog."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """Tables with selected columns, and the report's colours for charts in either theme."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping, Sequence

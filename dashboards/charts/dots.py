@@ -1,7 +1,5 @@
 """Dot plot as SVG: a row per method, a panel per benchmark and length, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.palette import Look

@@ -4,8 +4,6 @@ The colours are eleven steps of a scale whose lightness is monotonic, so that it
 any kind of colour vision. `figures.css` defines one scale for light and one for dark pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

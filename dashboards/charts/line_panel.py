@@ -4,8 +4,6 @@ If seeds are missing at a point, the line is interrupted there, and a small cros
 over the finished seeds.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence

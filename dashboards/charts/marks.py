@@ -4,8 +4,6 @@ Data attributes contain each mark's method, frozen flag, position and unrounded 
 that scripts and tests can read the chart back. `data-tooltip` is the tooltip text.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

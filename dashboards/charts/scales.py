@@ -1,7 +1,5 @@
 """Axes of charts: convert data to pixels, and choose ticks."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

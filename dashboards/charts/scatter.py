@@ -1,7 +1,5 @@
 """Scatter plot of two scores per method as SVG; methods on the Pareto front are labelled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

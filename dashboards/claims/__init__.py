@@ -12,8 +12,6 @@ undecided, the claim states the smallest detectable difference, if there is one.
 claim, with the outcomes of the comparisons that test it.
 """
 
-from __future__ import annotations
-
 from dashboards.claims.expectations import Expectation, counted, expectations
 from dashboards.claims.found import Claim, Topic, claims, told_apart
 

@@ -1,7 +1,5 @@
 """The predictions in a study file (`expects`), with outcomes of the view `expectations`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby

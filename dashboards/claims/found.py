@@ -1,7 +1,5 @@
 """Collect all claims of a study from the catalog's views."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args

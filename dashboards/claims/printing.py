@@ -1,7 +1,5 @@
 """Print the findings of a study, or the published claims with the outcomes of all studies."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping

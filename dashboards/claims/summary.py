@@ -8,8 +8,6 @@ A method is beaten on a benchmark at a length if another one is significantly be
 all tasks that both have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

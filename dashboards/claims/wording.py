@@ -1,7 +1,5 @@
 """Phrases that the sentences of claims consist of, and explanations for their readers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sections about the whole study: definitions, confounders, gaps, origin of the numbers, MLflow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Sections that compare methods with each other, with the base model and with papers."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

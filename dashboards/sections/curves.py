@@ -1,7 +1,5 @@
 """Sections with line charts, one panel per family: by length, by position, by examples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 

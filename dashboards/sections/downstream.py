@@ -1,7 +1,5 @@
 """Section: scatter plots of accuracy against perplexity at the same length."""
 
-from __future__ import annotations
-
 from markupsafe import Markup
 
 from dashboards.charts.marks import key_html

@@ -1,7 +1,5 @@
 """First screen: what the study expected, what came out, what to use and what to distrust."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from markupsafe import Markup

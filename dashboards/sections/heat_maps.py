@@ -1,7 +1,5 @@
 """Sections with heat maps: scores by method and length, needles found by length and depth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import get_args

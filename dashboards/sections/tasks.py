@@ -1,7 +1,5 @@
 """Sections: scores by task and length, controls, and a few right and wrong answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import Markup

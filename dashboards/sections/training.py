@@ -1,7 +1,5 @@
 """Sections: trials of `tune`; training loss and settings; the cost of each method."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Show a run's progress and results in a terminal, or as Prefect artifacts if it is deployed."""
 
-from __future__ import annotations
-
 import io
 import os
 import socket

@@ -1,7 +1,5 @@
 """Interrupt `lce run` at SIGTERM, and when its flow run is cancelled or deleted in Prefect."""
 
-from __future__ import annotations
-
 import _thread
 import contextvars
 import signal

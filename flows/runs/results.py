@@ -1,7 +1,5 @@
 """Print the results table of a run: benchmark results by length, one line per method."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress of a run: finished cells, share of the predicted work, time left; and its outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ their environment. Their descendants inherit the variable, so `stop_leftovers` a
 that have lost their parent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hmac

@@ -1,7 +1,5 @@
 """Run the dashboard in this process, and a second process that keeps the catalog up to date."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

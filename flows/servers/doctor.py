@@ -3,8 +3,6 @@
 Each check reports what it found and, if something is wrong, the remedy. No check changes anything.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json

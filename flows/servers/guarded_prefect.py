@@ -7,8 +7,6 @@ API. The secret is passed in the environment, because every user of the machine 
 lines.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check that a loopback port is free, or find out which process listens on it."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 

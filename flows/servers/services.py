@@ -5,8 +5,6 @@ MLflow settings in the user's environment and working folder, except a few that 
 (`lce_core.environment.PREFECT_RESTRICTING`). `up` does not restart services that already run.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Callable, Mapping

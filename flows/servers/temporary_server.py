@@ -7,8 +7,6 @@ past runs. Its secret exists only in the memory of the server and of this proces
 server dies continues without it.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `certify`, ...."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

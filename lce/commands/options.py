@@ -1,7 +1,5 @@
 """Options that several commands share: the study, cell selection, and execution settings."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Commands about methods, benchmarks, models, text sources and recipes, and users' plug-ins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

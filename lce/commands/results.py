@@ -1,7 +1,5 @@
 """Commands that show results: `lce sql`, `report`, `claims`, `diff`, `prompt`, `rebuild`, ..."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """`lce rope`: bounds of RoPE bases and frequencies of methods, without loading a model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands for the local servers of Prefect and MLflow: `lce up`, `down`, `doctor`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

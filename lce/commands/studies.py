@@ -1,7 +1,5 @@
 """Commands that run a study or show its state: `lce run`, `worker`, `join`, `plan`, ..."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

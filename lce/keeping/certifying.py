@@ -1,7 +1,5 @@
 """`lce certify`: compare what other programs compute from a model's config.json with lce."""
 
-from __future__ import annotations
-
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """`lce gc`: list and remove the artifacts of a store that no plan and no lock file needs."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from pathlib import Path

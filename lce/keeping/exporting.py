@@ -1,7 +1,5 @@
 """`lce export`: write one variant of a study as a model folder that transformers can load."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """`lce import`: add the results in parcels, which other machines computed, to this home."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`lce verify`: recompute a sample of a study's cells, or reread all artifacts of a store."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import closing

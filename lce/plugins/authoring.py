@@ -1,7 +1,5 @@
 """`lce new` and `lce check`: start a plug-in from a template; check it against its contract."""
 
-from __future__ import annotations
-
 import ast
 import keyword
 import sys

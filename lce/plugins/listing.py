@@ -1,7 +1,5 @@
 """Tables, JSON, Markdown pages and a JSON Schema of what a study can use, from the plug-ins."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`lce rope inspect`: compute a method's frequencies and attention on one base model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

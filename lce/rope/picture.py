@@ -4,8 +4,6 @@ B_m is the sum of cos(m * frequency) over the rotated pairs. It measures how muc
 a similar token over a random one at a distance of m tokens (arXiv:2405.14591).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from html import escape

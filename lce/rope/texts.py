@@ -1,7 +1,5 @@
 """Output of the `lce rope` commands: sentences, tables of at most 80 columns, and JSON."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict
 from typing import Any

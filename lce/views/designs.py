@@ -4,8 +4,6 @@ Columns are numbers of seeds, rows multiples of the planned prompts. The compari
 `expects` or, if there are none, every method with the base model.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator

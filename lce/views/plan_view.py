@@ -3,8 +3,6 @@
 A price is the predicted cost of a step in tokens, FLOPs and time.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Output of `lce status` and `lce watch`: cells by state, time left, running steps, failures."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping

@@ -4,8 +4,6 @@ Kernels are imported at a model's first forward pass, so code that only describe
 import torch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ transformers' DynamicCache concatenates old and new states for every token, whic
 cache three times while attention reads it once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

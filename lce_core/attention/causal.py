@@ -1,7 +1,5 @@
 """Causal attention with torch's SDPA, and the kernels of schemes that consist of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise

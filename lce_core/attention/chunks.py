@@ -1,7 +1,5 @@
 """Cut a text into chunks at fixed positions, and compute neighbouring whole chunks together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

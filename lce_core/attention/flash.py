@@ -10,8 +10,6 @@ The CPU kernel returns a log-sum-exp of 0 for a query without visible keys and c
 tensors, so callers must pass at least one visible key per query.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from inspect import signature
 from typing import Any, Literal

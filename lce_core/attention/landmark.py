@@ -30,8 +30,6 @@ are identical, so blocks in slot 0 always tie. In lower precision the choice wou
 order of summation, which changes with the split into forward passes.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

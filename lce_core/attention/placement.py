@@ -1,7 +1,5 @@
 """Rotate keys to positions that are the same for every query, so that they can be cached."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ tokens, because SDPA's causal flag aligns the first query with the first key. CU
 kernels refuse masks, and the CPU kernel computes the masked scores anyway.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable

@@ -8,8 +8,6 @@ float32. A layer that `keep_precision` has patched computes products and sums in
 once to the dtype of queries and keys, like `lce_core.attention.rotation`.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from collections.abc import Callable, Iterable, Iterator

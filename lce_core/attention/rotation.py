@@ -5,8 +5,6 @@ Cosines and sines are stored in float32 (float64 for float64 models), which is a
 the rotation, and shared by all layers of a request as far as memory allows.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import lru_cache

@@ -3,8 +3,6 @@
 No key is scored twice, and no (queries, keys) tensor exists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial

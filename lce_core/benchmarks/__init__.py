@@ -4,8 +4,6 @@ Base classes: `PromptBenchmark` for benchmarks that score generated answers, `Te
 benchmarks that score the loss on running text. Both derive from `Benchmark`.
 """
 
-from __future__ import annotations
-
 from lce_core.benchmarks._base import (
     Benchmark,
     CellData,

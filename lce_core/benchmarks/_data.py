@@ -5,8 +5,6 @@ in `data_folders`. A cell whose files are missing is unavailable. The sha256 of 
 the id of every cell that reads them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

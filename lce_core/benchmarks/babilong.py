@@ -7,8 +7,6 @@ kept only if the story answers it without ambiguity and the sentence with its an
 Intervals resample stories.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar

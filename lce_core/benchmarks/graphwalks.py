@@ -6,8 +6,6 @@ edge to a given node. The score is the F1 of the set of nodes in the answer's li
 two incoming edges on average, so that the asked sets stay small.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -4,8 +4,6 @@ The prompt is HELMET's. The dictionary has as many pairs as fit. An answer is ri
 the value, ignoring case, punctuation, articles and white space (HELMET's substring exact match).
 """
 
-from __future__ import annotations
-
 import re
 import string
 import uuid

@@ -6,8 +6,6 @@ The prompt begins the answer, "The correct answer is", because a base model does
 instruction to write it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -13,8 +13,6 @@ at most all of it. Lengths that double share none, and each of them gets about 1
 conversations, which have 4,096 to 1,048,576 tokens of the tokenizer o200k_base.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher

@@ -14,8 +14,6 @@ Metrics besides accuracy, the fraction of answers with the right key as their fi
   nll_beyond: nll of the tokens at or after the position `nll_beyond`
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -8,8 +8,6 @@ Further metrics: `turn_1`, `turn_2`, ... are the accuracies of single turns, and
 accuracy of the last turn minus that of the first. A sample is one turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ metrics are the mean over all positions (`nll`) and over the last quarter of the
 (`nll_last_quarter`), with bootstrap intervals over windows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field

@@ -15,8 +15,6 @@ The prompt begins the answer, "<Answer>", because a base model does not follow t
 write this mark.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ answer is right if its first integer is the key. Like YaRN's script, `faithful` 
 `fast` adjust it by single characters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -18,8 +18,6 @@ result; only the maximum length of a method makes a cell unavailable. Intervals:
 blocks of overlapping windows.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The model is the toy Llama with random weights. The held-out text is synthetic: 
 story for prompts made of sentences, which use a small tokenizer with a beginning-of-text token.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

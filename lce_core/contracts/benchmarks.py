@@ -1,7 +1,5 @@
 """Checks that every benchmark must pass, whatever it measures; `lce check` runs them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

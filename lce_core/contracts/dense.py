@@ -4,8 +4,6 @@ Every pair of a query and a key is rotated by its relative position in float64. 
 separately, by absolute positions, and share no code with this.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Run the checks that a plug-in must pass, and report the result of each; used by `lce check`."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

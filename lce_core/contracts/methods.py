@@ -4,8 +4,6 @@ The models are tiny, random and in float64, with 4 heads. One model has 2 key-va
 one rotates only part of each head. Their trained context of 16 tokens is extended to 64 tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise, product

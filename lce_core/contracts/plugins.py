@@ -5,8 +5,6 @@ under test by construction. The number alone does not show how it was computed, 
 the source.
 """
 
-from __future__ import annotations
-
 import ast
 import cProfile
 import json

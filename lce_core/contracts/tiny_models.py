@@ -1,7 +1,5 @@
 """Tiny random models (Llama with MHA and GQA, Phi), and other inputs for the checks of methods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise

@@ -4,8 +4,6 @@ A source yields documents in a reproducible order. A study trains on the documen
 "train" and evaluates on those of the split "held_out".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

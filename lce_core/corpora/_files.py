@@ -1,7 +1,5 @@
 """Shared code of the text sources: files of a folder, and domains and splits of documents."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Mapping

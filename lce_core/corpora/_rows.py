@@ -5,8 +5,6 @@ text may start with a byte order mark, which is removed. Paths are passed to no 
 expands patterns or parses URLs.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

@@ -10,8 +10,6 @@ a document's name (path, or path and line) decides whether it is held out from t
 Source: own; JSON Lines as written by common data pipelines.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import partial

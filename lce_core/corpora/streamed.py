@@ -11,8 +11,6 @@ training.
 Source: own; SlimPajama-627B has its text in `text` and its domain in `meta.redpajama_set_name`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase

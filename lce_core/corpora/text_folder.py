@@ -6,8 +6,6 @@ Source: own; a second name, because `jsonl_folder` cannot read more files withou
 of finished studies whose folders also contain Markdown.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from lce_core.corpora.jsonl_folder import JsonlFolder

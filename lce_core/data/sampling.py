@@ -15,8 +15,6 @@ there, lengths are counted in tokens instead of estimated from characters, and t
 are those of the corpus.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Lengths of the texts that a model reads and writes, from which the cost model predicts times."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

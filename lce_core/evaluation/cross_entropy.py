@@ -4,8 +4,6 @@ The forward pass computes the loss and its gradients together; the backward pass
 them. Sums over blocks are fp32 (fp64 for fp64 input). N tokens, d hidden size, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Scores of one answer against its references, as the benchmarks' authors define them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

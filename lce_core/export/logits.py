@@ -4,8 +4,6 @@ The tiny model has the type, heads, rotary settings and kinds of layers of the s
 config.json states them in the same keys. All programs load the same float32 weights.
 """
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

@@ -5,8 +5,6 @@ program's table. Each follows the program's source; docs/runtimes.md compares re
 that ran. Programs are assumed to serve the whole context, `max_position_embeddings`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

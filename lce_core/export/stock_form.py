@@ -6,8 +6,6 @@ requests of one length only. The rope_type "dynamic" of transformers would not r
 method: its table depends on the longest text so far, and cached keys stay rotated by earlier ones.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ casting a model never rounds it. The square of the table's attention factor mult
 scaling, which acts on whole heads even with partial rotary.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -8,8 +8,6 @@ schemes, tables with one base per head and methods whose layers differ, it retur
 One function of transformers is replaced (`lce_core.attention.rotary`).
 """
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

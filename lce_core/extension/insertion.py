@@ -3,8 +3,6 @@
 The token follows every `block - 1` tokens of text. "Expanded" means with inserted tokens.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

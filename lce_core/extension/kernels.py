@@ -6,8 +6,6 @@ unchanged outside single attention calls (`lce_core.attention.registered`): chan
 pass, it would not hold when the backward pass recomputes layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any

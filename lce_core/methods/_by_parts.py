@@ -8,8 +8,6 @@ linear in the pair's index, between two rounded limits.
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal, Self
 

@@ -3,8 +3,6 @@
 Without rotation (frequency 0) a pair compares queries and keys regardless of their distance.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

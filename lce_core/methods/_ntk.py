@@ -3,8 +3,6 @@
 Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transformers' "dynamic".
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

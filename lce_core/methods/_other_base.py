@@ -1,7 +1,5 @@
 """Base class of methods that replace the RoPE base for all pairs and lengths."""
 
-from __future__ import annotations
-
 from lce_core.methods import Base, Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 

@@ -4,8 +4,6 @@ The search runs on the weights that the method starts from and on validation tex
 reports. `lce_core.evaluation.parameter_search` measures the losses.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

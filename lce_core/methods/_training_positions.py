@@ -5,8 +5,6 @@ https://github.com/dwzhu-pku/PoSE/tree/a3d4ba8, src/train_pose.py. Here a row is
 the reference also leaves out text between the chunks, which made no difference in its ablation.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

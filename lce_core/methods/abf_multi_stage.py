@@ -5,8 +5,6 @@ a fresh optimiser and warmup. Row lengths double from stage to stage and end at 
 Inference uses the base of the last stage at every length.
 """
 
-from __future__ import annotations
-
 import math
 
 from pydantic import Field

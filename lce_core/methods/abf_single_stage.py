@@ -1,7 +1,5 @@
 """Adjusted base frequency in one stage: a larger RoPE base, trained directly at the target."""
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Base
 from lce_core.methods._other_base import OtherBase

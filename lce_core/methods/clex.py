@@ -11,8 +11,6 @@ the network's gradient is therefore orders of magnitude larger than the model's.
 by their common norm, which is then almost that of the network's gradient.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

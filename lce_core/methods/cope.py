@@ -5,8 +5,6 @@ Design: of the last n pairs, pair k = 0 .. n - 1 has its frequency multiplied by
 let attention oscillate with the distance, as the spectrum of a cut signal does.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

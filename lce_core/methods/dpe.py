@@ -6,8 +6,6 @@ down, as in Self-Extend, but every group of frequency pairs has a scale of its o
 scales were found for one model at a time, by retrieval tests of each group.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 

@@ -6,8 +6,6 @@ trained with RoPE needs a short training run without it, at its trained context:
 `train_length` at the trained context.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

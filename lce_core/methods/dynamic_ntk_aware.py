@@ -4,8 +4,6 @@ Design: the method ntk_aware with scale max(1, L / C), where L counts prompt and
 request and C is the trained context. The method ntk_frozen has a scale that grows twice as fast.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._ntk import DynamicNtk
 from lce_core.registry import Source

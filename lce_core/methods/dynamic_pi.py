@@ -4,8 +4,6 @@ Design: every frequency is divided by max(1, L / C), where C is the trained cont
 and new tokens of the request, so that cached keys and new queries use one table.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._ntk import Dynamic
 from lce_core.registry import Source

@@ -5,8 +5,6 @@ tokens of the request, so that cached keys and new queries use one table. With a
 and ramp "paper" this is the dynamic NTK-by-parts of YaRN's table 5.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from lce_core.evidence import EXACT, frequencies, value

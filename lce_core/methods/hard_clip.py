@@ -4,8 +4,6 @@ Design: p-RoPE with the number of unrotated pairs as parameter. It is the contro
 lowers the same frequencies gradually.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lce_core.evidence import EXACT, frequencies

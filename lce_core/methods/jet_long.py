@@ -6,8 +6,6 @@ So nothing changes up to C tokens, and no distance reaches C at any length. Unli
 distances do not continue at the window's edge: they fall to about 1 / G there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pydantic import Field

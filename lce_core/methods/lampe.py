@@ -8,8 +8,6 @@ position m(r). Queries and keys are multiplied by 0.1 ln 2 + 1. Requests below 2
 distances.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -7,8 +7,6 @@ queries to its block. At inference each query and head reads the `top_k` blocks 
 score highest, at bounded distances.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax

@@ -6,8 +6,6 @@ AdaRoPE has one for each layer and key-value head. Query heads that share a key-
 frequencies, because the key is rotated once. Frequencies do not depend on the request's length.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

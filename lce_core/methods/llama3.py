@@ -5,8 +5,6 @@ keeps its frequency; a pair whose wavelength is at least the trained context is 
 scale. Between them the share of the kept frequency is linear in the pair's rotations.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -5,8 +5,6 @@ distance, and the first `num_global` tokens, which are at distance `window` once
 window. The tokens between are invisible. The cost is linear, and any length is supported.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from lce_core.attention.schemes import LambdaShaped

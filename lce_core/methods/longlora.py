@@ -7,8 +7,6 @@ weights are frozen. The checkpoint contains the merged weights and is used like 
 As in LCEG, the method counts as approximate because of its training.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from lce_core.attention.schemes import ShiftedSparse

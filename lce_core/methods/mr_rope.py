@@ -7,8 +7,6 @@ equal parts, or in proportion to q, n (n + 1) - q (q - 1) or q (n + 1 - q) at st
 mixes frequencies instead. Attention is sharpened as in YaRN.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -3,8 +3,6 @@
 Design: changes nothing, and is the control of each study.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Method
 from lce_core.registry import Source

@@ -7,8 +7,6 @@ base. The name is LCEG's for Llama-2 at 32768 tokens; the formula uses the study
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, PHI2, frequencies
 from lce_core.methods._ntk import TargetNtk
 from lce_core.registry import Source

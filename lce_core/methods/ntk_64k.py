@@ -6,8 +6,6 @@ LCEG's tables print 57, the formula's value at half the target. `scale_form` sel
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from lce_core.evidence import EXACT, PHI2, frequencies

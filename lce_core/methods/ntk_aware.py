@@ -4,8 +4,6 @@ Design: the slowest frequency is divided by exactly the scale, the fastest is ke
 follow from the new base. Only rope_theta changes.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import ScaledMethod
 from lce_core.methods._ntk import ntk_frequencies

@@ -4,8 +4,6 @@ Design: YaRN without its temperature, with the paper's ramp, which is linear in 
 pair within the trained context. The older "PartNTK" of the authors' code is a different function.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods._by_parts import ScaledByParts
 from lce_core.registry import Source

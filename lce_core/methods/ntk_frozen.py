@@ -4,8 +4,6 @@ Design: scale t = s L / C - (s - 1) beyond the trained context C, 1 within it. L
 new tokens of the request, so that cached keys and new queries use one base.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from lce_core.evidence import EXACT, frequencies

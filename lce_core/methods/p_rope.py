@@ -4,8 +4,6 @@ Design: the other pairs have frequency 0 and stay unrotated at every distance. T
 keep the frequencies that they have in a head where all pairs rotate.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

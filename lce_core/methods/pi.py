@@ -4,8 +4,6 @@ Design: dividing frequencies equals dividing positions. The scale is the same at
 training and evaluation.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, PHI2, frequencies
 from lce_core.methods import ScaledMethod
 from lce_core.registry import Source

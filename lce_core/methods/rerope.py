@@ -6,8 +6,6 @@ distance min(i - j, window). With `leak` (Leaky ReRoPE) the distance beyond the 
 requests of up to (C - 1 - window) * leak + window + 1 tokens.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from lce_core.attention.schemes import Rectified

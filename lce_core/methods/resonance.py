@@ -6,8 +6,6 @@ default; its attention factor is kept. With a scale of 1, another method than "n
 model unextended, and nothing is rounded.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, Self
 

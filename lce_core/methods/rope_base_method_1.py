@@ -6,8 +6,6 @@ pair turns further than in training, and B_m is non-negative up to 82999 tokens.
 rope_base_method_2 differs in one point: its B_m turns negative.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Base
 from lce_core.methods._other_base import OtherBase

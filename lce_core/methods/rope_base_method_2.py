@@ -6,8 +6,6 @@ paper (Llama-2, scale 8) the split is pair 44 of 64. B_m is the paper's measure 
 attention distinguishes a similar token from a random one (`lce_core.rope.bound`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -4,8 +4,6 @@ Design: the base model's own frequencies. Beyond the window, the positions of qu
 divided by `group` and rounded down, then shifted so that distances continue at the window's edge.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pydantic import Field

@@ -5,8 +5,6 @@ long context (`lce_core.rope.bound`). The method is a control: it shows that per
 not measure whether a model uses distant tokens.
 """
 
-from __future__ import annotations
-
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Base
 from lce_core.methods._other_base import OtherBase

@@ -6,8 +6,6 @@ followed by the window. The tokens between are invisible. No distance exceeds S 
 cost is linear at any length.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from lce_core.attention.schemes import CacheSinks

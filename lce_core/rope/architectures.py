@@ -7,8 +7,6 @@ tests/lce_core/extension compares each architecture with stock transformers. `RE
 others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

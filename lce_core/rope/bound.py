@@ -18,8 +18,6 @@ to the next above the rounding of float32.
 Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3; Liu 2026, arXiv:2602.10959.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

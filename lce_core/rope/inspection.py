@@ -6,8 +6,6 @@ least one full turn, otherwise an arc. A pair that turns beyond this arc within 
 extrapolates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

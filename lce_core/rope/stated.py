@@ -4,8 +4,6 @@ Older files have the same numbers under `rope_scaling`, `type` and `rope_theta`.
 those of transformers 5.23; docs/checkpoints.md shows how closely the tables agree in fp32.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

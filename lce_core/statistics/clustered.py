@@ -5,8 +5,6 @@ have a positive width even if every answer is right. They say nothing about the 
 (initial weights, data order); means over seeds generalise to seeds and prompts that were not run.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

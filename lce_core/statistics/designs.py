@@ -5,8 +5,6 @@ prompts, and their difference varies between training seeds in a given ratio to 
 over the prompts of one seed.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Effective context length: the longest length at which a score still reaches a threshold."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 The same values give the same interval in any order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Power can be computed before any score. For scores of 0 and 1 it depends on the 
 on which two methods disagree. For document means it is in standard deviations of their differences.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Agreement of two scores, such as perplexity and accuracy, on the order of methods."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass

@@ -22,8 +22,6 @@ the lease, checks the record again, computes in an attempt folder, calls fsync a
 folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

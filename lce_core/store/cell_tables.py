@@ -1,7 +1,5 @@
 """File names and Parquet schemas of a cell's artifact (the result of one benchmark evaluation)."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 SAMPLES_FILE = "samples.parquet"

@@ -13,8 +13,6 @@ The class of a failure decides in which run the step is retried:
 | defect | anything else: most likely a bug in lce | in the next run |
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

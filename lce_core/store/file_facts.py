@@ -12,8 +12,6 @@ facts into the file under a lock. A damaged or lost cache costs only time.
 Plug-ins call `fact_of` and `sha256_of`, which use the cache inside `with FileFacts.in_use()`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

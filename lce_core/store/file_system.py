@@ -4,8 +4,6 @@ A store requires exclusive locks (flock), atomic renames, and file times that ag
 host's. One host cannot test whether its locks exclude other hosts, so mount options stand for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

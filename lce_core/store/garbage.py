@@ -6,8 +6,6 @@ gives them the names of unfinished attempts, so that the next `lce run` or `lce 
 if this one is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -5,8 +5,6 @@ lists and tuples, and mappings with string keys. It rejects all others, so that 
 memory address can enter a fingerprint.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -8,8 +8,6 @@ and NUL. JSON, YAML, file names and tokenizers can produce strings with half of 
 such as \ud800, which UTF-8 cannot encode. Programs written in C treat NUL as the end of a text.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

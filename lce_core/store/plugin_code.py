@@ -5,8 +5,6 @@ plug-ins of lce need none, because the record states lce's commit. A user can de
 code equivalent (`AcceptedCode`), so that finished steps are not computed again.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ reads). The sha256 of these is the step's fingerprint. The spec is JSON, so that
 reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

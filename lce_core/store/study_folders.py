@@ -14,8 +14,6 @@ looks.json lists the looks of a study with `looks`: time, look, version of the e
 outcome of each comparison. Only looks at the plan's own version count.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sys

@@ -3,8 +3,6 @@
 Each comparison is written to home/verifications/<cell id>-<time>.json, and changes no artifact.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

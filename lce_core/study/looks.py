@@ -4,8 +4,6 @@ A comparison is settled when a look confirms or contradicts its expectation. A m
 when all its comparisons with one base model are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

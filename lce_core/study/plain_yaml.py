@@ -9,8 +9,6 @@ number, both of which YAML 1.1 reads as text; 010, which is 8 in YAML 1.1, and 1
 are rejected.
 """
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from pathlib import Path

@@ -7,8 +7,6 @@ lock named it, and the present plan neither contains it nor has a stale step tha
 reason lists the settings that differ from the most similar step in the same place.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Register plug-ins of `--plugins` folders and installed packages; find a step's plug-ins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Look up a plan's steps in a store: which are done, which a run would compute, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -4,8 +4,6 @@ A failed step that the next run retries is "missing" (see `StepState.change`).
 dashboards/app/dashboard.sql implements `group_state` in SQL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

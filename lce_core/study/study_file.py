@@ -7,8 +7,6 @@ training settings, the source of every value and any statement that contradicts 
 study override those of the recipe. Fingerprints contain the values and not the recipe's name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files

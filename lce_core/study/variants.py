@@ -3,8 +3,6 @@
 The catalog has SQL macros `variant_label` and `variant_name` that return the same.
 """
 
-from __future__ import annotations
-
 CONTROL = "none"
 """Method that changes nothing; its two variants are a study's controls."""
 

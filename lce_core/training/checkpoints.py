@@ -12,8 +12,6 @@ A writer fills a temporary folder, calls fsync and renames the folder, so a poin
 or absent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

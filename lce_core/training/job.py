@@ -1,7 +1,5 @@
 """Description of one training run, as data that is sent to the process that executes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

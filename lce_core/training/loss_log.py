@@ -1,7 +1,5 @@
 """Loss log of a run: `loss.jsonl`, one entry per training step, kept across interruptions."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping

@@ -11,8 +11,6 @@ arXiv:2010.06192 (stochastic rounding of weight updates); Salmon et al. 2011,
 doi:10.1145/2063384.2063405 (Philox).
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,6 @@ except for models with dropout (phi2), which is drawn per pass and process.
 AdamW applies weight decay to every parameter, norms included, as the papers' training code does.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from pathlib import Path

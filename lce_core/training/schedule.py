@@ -1,7 +1,5 @@
 """Learning rate, rows and seeds of a training step, as pure functions of the step number."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ A `RayWorker` in the run's process controls a `WorkerHost`, an actor on the node
 the actor runs a worker process there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 for passwords. This runs MLflow's ASGI application in one process, behind a guard.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -6,8 +6,6 @@ MLflow. It depends only on plan.json and the records, so stores with equal recor
 equal content. A run whose digest has changed is written again.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

@@ -8,8 +8,6 @@ Source: github.com/mlflow/mlflow, mlflow/server/js/src/experiment-tracking/compo
 experiment-page: utils/savedViewEnvelope.ts, models/ExperimentPageUIState.tsx (3.17).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Each has what is peculiar to its kind: fewer key-value heads, heads of another w
 hidden_size over heads, biases, norms of queries and keys, tied embeddings, partial rotary.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

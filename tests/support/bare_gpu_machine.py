@@ -3,8 +3,6 @@
 Python finds no other package that is installed here, as if it were not installed.
 """
 
-from __future__ import annotations
-
 import os
 from importlib import metadata
 from pathlib import Path

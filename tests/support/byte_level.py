@@ -1,7 +1,5 @@
 """Small byte-level tokenizers, as Llama's in kind: <s> is put first and read in text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers

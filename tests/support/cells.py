@@ -1,7 +1,5 @@
 """Cells of the toy model over random held-out text, as tests of benchmarks ask for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests that compile with torch's code generator for CPUs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator

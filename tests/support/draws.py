@@ -1,7 +1,5 @@
 """Numbers that decide what a test kills, changes or draws."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

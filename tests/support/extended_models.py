@@ -1,7 +1,5 @@
 """What tests of extended models run over: the contract's tiny models, and methods by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What this process does with files, as the interpreter's own audit events tell it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -3,8 +3,6 @@
 They import what they need inside, because machines load them that cannot run a study.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

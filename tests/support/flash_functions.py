@@ -3,8 +3,6 @@
 They follow the documented alignment (the last query sees the last key) and log their calls.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

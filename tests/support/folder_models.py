@@ -1,7 +1,5 @@
 """Models in folders, extended as a worker does it, and their layers with dense attention."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ A fork saves a second of CPU time, can be killed when it hangs, and leaves no st
 is not imported: it reads its settings from the environment when it is imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Steps with any values for a spec, for tests of what stores, shows or projects steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

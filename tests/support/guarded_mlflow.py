@@ -1,7 +1,5 @@
 """The MLflow server of `lce up`, alone."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Several training jobs in one launch: to start processes takes longer than to train the toy."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

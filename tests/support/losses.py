@@ -1,7 +1,5 @@
 """Losses alone, for tests that ask for nothing else of the scores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What may have become of a file or folder of a home, and which places of a home there are."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

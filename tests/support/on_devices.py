@@ -3,8 +3,6 @@
 Files of such tests import nothing of the extra `dev` but pytest.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Plug-ins of tests: none outlives its test; copies under other names, changed in one place."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

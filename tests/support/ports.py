@@ -1,7 +1,5 @@
 """Ports for servers that are told where to listen."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

@@ -1,7 +1,5 @@
 """Children of a process, and those that outlive it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The processes of a run, found by a mark that all of them inherit, and told apart."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import uuid

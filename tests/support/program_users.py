@@ -3,8 +3,6 @@
 `make check` repeats these files on a PATH without some programs; no other file can tell.
 """
 
-from __future__ import annotations
-
 import multiprocessing.process
 import shutil
 import sys

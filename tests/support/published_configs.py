@@ -1,7 +1,5 @@
 """Keys of published config.json files: sizes and everything that concerns RoPE."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -4,8 +4,6 @@
 Each node declares one core and one GPU, and has variables for other programs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

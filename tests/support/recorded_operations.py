@@ -4,8 +4,6 @@ No Python runs when a recording is replayed, so every number that it passed on s
 Results of the recording itself are spoilt, and waiting for the device while recording is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@
 shortest and the longest window, and trains one step. Studies of the toy model keep their lengths.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator, Sequence

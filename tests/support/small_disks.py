@@ -1,7 +1,5 @@
 """Small file systems that a test can fill up or make read-only."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from collections.abc import Iterator

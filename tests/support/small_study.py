@@ -1,7 +1,5 @@
 """A study of tiny frozen models over a short text, planned, and run in this process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Prompts with every field filled, and whether two rows of prompts are the same."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any

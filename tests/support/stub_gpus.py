@@ -1,7 +1,5 @@
 """GPUs for machines without one: torch.cuda answers like a machine with H100s and notes calls."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

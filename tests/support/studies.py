@@ -3,8 +3,6 @@
 Every command is a process of its own and sees none of the suite's settings of servers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

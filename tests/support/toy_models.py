@@ -1,7 +1,5 @@
 """Small random models extended for tests of evaluation, and what passes through them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 It has no `expects`, which would name the methods, benchmarks and lengths that the edits remove.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,7 +1,5 @@
 """Small studies for the MLflow projection: real artifacts of a store, with scores made up."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

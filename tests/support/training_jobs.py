@@ -1,7 +1,5 @@
 """Training jobs on a small toy base, and their results, for the tests of training."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from itertools import count

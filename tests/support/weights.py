@@ -1,7 +1,5 @@
 """The smallest safetensors file, for tests that plan with weights and never load them."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -1,7 +1,5 @@
 """Page: compare a method with one other or with all others by the catalog's paired tests."""
 
-from __future__ import annotations
-
 import altair as alt
 import streamlit as st
 

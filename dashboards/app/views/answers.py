@@ -1,7 +1,5 @@
 """Page: from a benchmark's mean scores down to a single answer, its reference and its prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

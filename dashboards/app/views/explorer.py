@@ -1,7 +1,5 @@
 """Page: any score or cost against any dimension, score or cost, as charts and a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Page: what the study came to, progress while it runs, and means with intervals."""
 
-from __future__ import annotations
-
 from urllib.parse import urlencode
 
 import streamlit as st

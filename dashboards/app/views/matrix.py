@@ -1,7 +1,5 @@
 """Page: the status of every cell, updated during a run, and the reasons for missing results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -1,7 +1,5 @@
 """Page: numbers printed in papers, beside the study's own values, and each printed table."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dashboards.app.catalog import Chosen

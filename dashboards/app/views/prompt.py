@@ -7,8 +7,6 @@ A subprocess (`python -m lce_core.prompts`) rebuilds them, so that the dashboard
 neither tokenizers nor benchmarks. Only a viewer who opens a sample waits for them to load.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Page: run a read-only SQL statement, sandboxed as in `lce sql`, with limits of time and size."""
 
-from __future__ import annotations
-
 import time
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Base class of benchmarks that build prompts, generate answers, and score these."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

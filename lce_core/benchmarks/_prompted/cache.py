@@ -6,8 +6,6 @@ arrays: `ids` (token ids of all prompts, uint32), `lengths` (tokens of each prom
 (all other fields of the prompts, as JSON bytes).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

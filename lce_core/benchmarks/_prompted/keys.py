@@ -5,8 +5,6 @@ is text with one inserted key token of each of several families, followed by the
 of these families. The right answer is the inserted key token of this family.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ only the sentence with the answer matters to it (`local_context`). Both controls
 same samples, so a difference of methods can be compared with the difference of their controls.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

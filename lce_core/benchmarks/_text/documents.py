@@ -3,8 +3,6 @@
 A text file of a data set is one document. In a .jsonl or .parquet file each row is one document.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Mapping

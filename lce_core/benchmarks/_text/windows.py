@@ -4,8 +4,6 @@ Four groups of papers define perplexity differently: by the tokens of a window t
 by how they average losses.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace

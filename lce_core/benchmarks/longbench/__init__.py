@@ -10,8 +10,6 @@ tasks. The published score is 100 times the score here, and the published averag
 tasks. Intervals: bootstrap over documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -9,8 +9,6 @@ LongBench/metrics.py and LongBench/eval.py. Applied to the published predictions
 reproduce the published scores to the second digit.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -1,7 +1,5 @@
 """Read the questions of TREC with their 50 fine classes, from the data set `trec`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 SQuAD, XQuAD and HotpotQA are read from the authors' JSON, or rows of the hub (.jsonl files).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from dataclasses import dataclass

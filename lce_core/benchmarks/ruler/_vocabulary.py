@@ -3,8 +3,6 @@
 The words are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1041 verbs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import uuid
 from bisect import bisect_right

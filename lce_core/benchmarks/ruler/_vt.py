@@ -1,7 +1,5 @@
 """Variable tracking (vt): find all variables of a chain of assignments hidden in noise."""
 
-from __future__ import annotations
-
 import string
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -4,8 +4,6 @@ In cwe, ten words of a numbered list are common. In fwe, the r-th most frequent 
 proportion to 1 / r^2; the most frequent one is noise ("..."), and the task asks for the next three.
 """
 
-from __future__ import annotations
-
 import math
 import string
 from random import Random

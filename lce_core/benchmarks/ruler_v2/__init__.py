@@ -9,8 +9,6 @@ one of the four, with or without copying all four before. `qa_basic`, `qa_easy`,
 an answer to the question, with or without copying the documents before.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 The haystack of MMLU is from its split `auxiliary_train`, the asked question from the split `test`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

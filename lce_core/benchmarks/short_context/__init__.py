@@ -10,8 +10,6 @@ the fraction of such prompts. Fewer questions are evenly spaced over a data set,
 questions are not a random sample.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec

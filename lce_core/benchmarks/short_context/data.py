@@ -4,8 +4,6 @@ A data folder contains the files of the hub's repository; only the splits listed
 PIQA's original files also work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ attention or with inserted tokens support neither, so `ExtendedLM` runs the mode
 `lce_core.evaluation`. It tokenises and truncates prompts like the harness.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping

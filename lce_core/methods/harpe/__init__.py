@@ -6,8 +6,6 @@ the paper's 32 bases for 32 heads of width 128). Query heads that share a key-va
 same base, because the shared key is rotated once.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Literal, Self
 

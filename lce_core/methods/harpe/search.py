@@ -12,8 +12,6 @@ Source: Lian et al. 2024, arXiv:2412.07171, section 3.2 and table 2, after the c
 Buckets (github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1, attention-buckets/basic.py).
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@ searches for them (`lce_core.methods.longrope.search`), guided by perplexity (Lo
 needles (LongRoPE2). Targets below the trained context change nothing.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 import numpy as np

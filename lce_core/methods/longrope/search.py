@@ -14,8 +14,6 @@ Source: Ding et al. 2024, arXiv:2402.13753, section 3.2, table 4; Shang et al. 2
 arXiv:2502.20082, section 3.2, algorithms 1 and 2, appendix B.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The file is read as JSON, because transformers' reader loads torch, which planning avoids.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Iterator, Mapping

@@ -13,8 +13,6 @@ steps. It is the larger of two bounds: all remaining seconds divided by the numb
 (parallel workers), and the duration of the longest chain of units that wait for each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ its key-value cache. The prediction assumes that no cache becomes full, and that
 the middle of a model's cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -24,8 +24,6 @@ does, without recomputation:
 Nothing was measured on an A100 or an H100.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Source: own, for perf/scale.py.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from typing import ClassVar

@@ -3,8 +3,6 @@
 The decoder's input was recorded; prompts come from the same subprocess as in a user's page.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

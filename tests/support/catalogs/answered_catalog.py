@@ -1,7 +1,5 @@
 """Catalogs of made-up answers to prompts, written without a store: for tests of comparisons."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Catalogs of made-up cells, done or not, written without a store: for tests of means."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

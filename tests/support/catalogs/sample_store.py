@@ -4,8 +4,6 @@ Everything goes through `Store.ensure`, as in a real run. One study, `sample`: t
 tokens, target 512, evaluated up to 1024; it has done, failed, missing and unavailable cells.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -3,8 +3,6 @@
 They are found by the data set's name, so that a benchmark's tests need no list of benchmarks.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tiny models in GGUF files in wheels, as published ones come, and an index that serves them."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from dataclasses import replace

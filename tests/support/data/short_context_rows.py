@@ -1,7 +1,5 @@
 """A toy request for the short-context suite, and made-up data sets in the hub's columns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files of the form in which SlimPajama lies on the hub: `text`, and the domain in `meta`."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A hub with one data set on loopback: what the hub's client asks while it streams, and no more."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Stand-ins of published files say that they hold fewer rows than those, as users' subsets do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Provocations: calls that raise one error each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cells that cannot be computed, for provocations of benchmarks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention from its definitions: every pair of tokens, rotated by its relative position."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Bounds on simulated rates: a method that keeps its rate exceeds them once in 10,000 runs."""
 
-from __future__ import annotations
-
 from scipy import stats
 
 CHANCE = 1e-4

@@ -1,7 +1,5 @@
 """Landmark attention written out: plain loops in float64, one query at a time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

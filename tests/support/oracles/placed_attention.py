@@ -1,7 +1,5 @@
 """Attention in numpy where each query has several positions, one for each kind of key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any

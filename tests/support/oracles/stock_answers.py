@@ -3,8 +3,6 @@
 `answers(jobs, folder)` starts this file as a script, isolated from PYTHONPATH.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the tests of RULER share: two tokenizers, stand-in data sets, requests and prompts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ NVIDIA/RULER before commit 56ea4ef, `--random_seed 42`, base template, essays sp
 its first prompts with their answers, and a digest of prompts and references.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
