@@ -146,14 +146,16 @@ class Pool:
         for places in overlap:  # idle workers, whose loaded models still occupy the GPUs
             self._discard(places)
         if worker is None:
-            if self.execution.engine == LOCAL:
-                worker = WorkerProcess(slot, self.execution)
-            else:
-                worker = RayWorker(slot, self.execution, self.head)
+            worker = self._start(slot)
             with self._lock:
                 self._workers[slot.places] = worker
             self._require_open()  # `close` may have run before the worker was listed
         return worker
+
+    def _start(self, slot: Slot) -> Worker:
+        if self.execution.engine == LOCAL:
+            return WorkerProcess(slot, self.execution)
+        return RayWorker(slot, self.execution, self.head)
 
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
