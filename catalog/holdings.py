@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lce_core.errors import StoreError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.store.verification import CHANGED_CONTENT, what_is_wrong
@@ -37,6 +38,14 @@ class Holdings:
         return record.result if record else {}
 
     def file(self, short: str, name: str) -> Path:
+        """Return the path of a file that the artifact's record must list."""
+        if name not in self.records[short].files:
+            raise StoreError(
+                "record.json",
+                f"a list of files without {name}",
+                "all files that a step of this kind writes",
+                "run the study again, which recomputes the step",
+            )
         return self.folders[short] / name
 
     def status(self, cell: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:

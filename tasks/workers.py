@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
-from lce_core.errors import RunEndedError, WorkerLostError
+from lce_core.errors import RunEndedError, SpecError, WorkerLostError
 from lce_core.execution import LOCAL, Execution
 from lce_core.store.steps import Step
 from tasks.machines import leased_gpus, never, visible_gpus
@@ -223,6 +223,13 @@ def _slots(
 ) -> Iterator[Slots]:
     visible = {} if execution.device == "cpu" else visible_gpus()
     if not visible:
+        if execution.device == "cuda":
+            raise SpecError(
+                "execution.device",
+                "cuda, but no GPU is visible here",
+                "a device of this machine",
+                "use device auto or cpu",
+            )
         yield Slots(slot_counts(execution, ()), ())
         return
     counts = slot_counts(execution, (len(visible),))

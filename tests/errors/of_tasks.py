@@ -7,6 +7,7 @@ from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import WorkerHost
 from tasks.slots import Slot
 from tasks.tracking import project
+from tasks.workers import Pool
 from tests.support.errors.provocations import Place, provokes
 from tests.support.ports import unused_port
 
@@ -31,3 +32,9 @@ provokes(StoreError)(
     lambda place: WorkerHost(Slot((0,)).to_json(), execution(place).model_dump_json(), 0)
 )
 provokes(SpecError, "toy")(lambda place: project(Store(place.folder), "toy"))
+
+
+@provokes(SpecError, "execution.device")
+def _(place: Place) -> None:
+    place.patch.setenv("CUDA_VISIBLE_DEVICES", "")
+    Pool(execution(place).model_copy(update={"device": "cuda"})).open()
