@@ -11,7 +11,6 @@ import duckdb
 
 from catalog import quoted
 from catalog.limits import OFFLINE
-from catalog.origin import noted
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import odd_kind
 
@@ -71,6 +70,8 @@ def marks(path: Path) -> dict[str, str]:
 
 def is_as_built(path: Path) -> bool:
     """Return True if the file has the times or the sha256 that its note recorded at the build."""
+    from catalog.origin import noted  # loads pyarrow, which readers of the catalog do not need
+
     note = noted(note_beside(path))
     return note.get("stat") == _times(path) or note.get("sha256") == sha256_file(path)
 

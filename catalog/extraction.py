@@ -34,8 +34,25 @@ from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
-_NOT_SHOWN = {"blocked_by", "choice", "fingerprint", "folder", "unavailable", "waits_for_data"}
-"""Keys of a planned cell that the table `cell` lacks."""
+_AXES = (
+    "cell",
+    "base_model",
+    "method",
+    "frozen",
+    "exact_attention",
+    "seed",
+    "benchmark",
+    "task",
+    "eval_length",
+    "profile",
+    "train_length",
+    "checkpoint",
+    "target_context",
+    "kind",
+    "method_name",
+    "train_tokens",
+    "train_flops",
+)
 _COMPARISON = (
     "entry",
     "text",
@@ -60,6 +77,7 @@ _CHOICE = (
     "seed",
     "field",
 )
+_SEARCH = ("search", "base_model", "method", "method_name", "frozen", "seed")
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
 _NUMBERS = (
     ("", "measured", ("tokens", "flops")),
@@ -276,7 +294,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
             yield {
                 "study": plan["study"],
                 "position": position,
-                **{key: value for key, value in cell.items() if key not in _NOT_SHOWN},
+                **{axis: cell[axis] for axis in _AXES},
                 **holdings.status(cell, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
@@ -312,7 +330,7 @@ def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
             found = holdings.result(search["search"])
             yield {
                 "study": plan["study"],
-                **search,
+                **{axis: search[axis] for axis in _SEARCH},
                 **{name: found.get(name) for name in ("start_loss", "loss", "num_trials")},
                 "parameters": canonical_json(
                     {

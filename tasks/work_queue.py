@@ -202,7 +202,10 @@ class WorkQueue:
             return self._store.record(step, listing) is not None
         # Another process committed the artifact moments ago by one rename, so skip the check of its
         # digests, which takes long for gigabytes of weights.
-        folder = self._store.path(step, listing)
+        try:
+            folder = self._store.path(step, listing)
+        except OSError:  # on a shared disk, while another host replaces the folder
+            return False
         record = Record.find(folder)
         # `lce import` adds trainings without their weights, from which no cell can be computed.
         if record is None or record.has_weights_elsewhere(folder):

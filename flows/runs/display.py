@@ -46,7 +46,7 @@ _RESULTS = (
 
 
 class Display(Protocol):
-    """Shows the progress of a run to the scheduler's user."""
+    """Interface through which the scheduler shows the progress of a run."""
 
     def finish(self, *units: Unit, failure: str = "") -> None:
         """Record that units ended: one, and those that will not run because of its `failure`."""
@@ -57,7 +57,8 @@ class Display(Protocol):
     def show(self, text: str) -> None:
         """Show a text, such as a table, while the run continues."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the display. No other method is called afterwards."""
 
 
 class TerminalDisplay:
@@ -111,7 +112,7 @@ class TerminalDisplay:
     def _view(self) -> Group:
         lines = [
             Text(f"  {line}", overflow="ellipsis", no_wrap=True, style="dim")
-            for line in sorted(self._run.running())
+            for line in self._run.running()
         ]
         return Group(self._bar, *lines)
 

@@ -58,7 +58,7 @@ class RunProgress:
             self._end(step, None, done=not failed)
 
     def running(self) -> list[str]:
-        return [f"{name}: {line}" for name, line in self._tracker.running().items()]
+        return [f"{name}: {line}" for name, line in sorted(self._tracker.running().items())]
 
     def __str__(self) -> str:
         self._update()

@@ -115,7 +115,7 @@ def find(home: Path, name: str) -> Service | None:
         types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
         if not all(isinstance(content[key], kind) for key, kind in types.items()):
             return None
-        service = Service(**content)
+        service = Service(**{key: content[key] for key in Service.__dataclass_fields__})
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return service if process_of(service) else None

@@ -239,11 +239,13 @@ def _services(home: Path) -> Check:
     running = [service for service in found.values() if service]
     if not running:
         return Check(True, "none is running; `lce up` starts them")
-    secrets = {"server": server_secret(home, "prefect")}
     silent = [
         one.name
         for one in running
-        if one.url and not answers(f"{one.url}/health", secrets.get(one.name, ""))
+        if one.url
+        and not answers(
+            f"{one.url}/health", server_secret(home, "prefect") if one.name == "server" else ""
+        )
     ]
     missing = [name for name, service in found.items() if service is None]
     detail = ", ".join(f"{s.name} {s.url or f'(PID {s.pid})'}" for s in running)

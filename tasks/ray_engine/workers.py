@@ -53,6 +53,7 @@ class RayWorker(Worker):
         return True
 
     def events(self, request: str) -> Iterator[Event]:
+        """Also ends if the actor or its node is lost."""
         if self._why_lost:
             return
         try:

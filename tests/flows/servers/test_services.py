@@ -92,6 +92,8 @@ def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path, 
     assert find(tmp_path, "sleeper") is not None
     state = tmp_path / "services" / "sleeper.json"
     content = json.loads(state.read_text())
+    state.write_text(json.dumps({**content, "key of another version": False}))
+    assert find(tmp_path, "sleeper") == sleeper
     state.write_text(json.dumps({**content, "started": content["started"] - 60}))
     assert find(tmp_path, "sleeper") is None
     psutil.Process(sleeper.pid).kill()
