@@ -122,6 +122,7 @@ LEGEND = (
 _PLACE = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
 
 Place = tuple[Variant, str | None, int]
+"""Variant, task (None in a mean over tasks) and length in tokens."""
 
 
 def scores_of(contents: Contents, rows: Sequence[Row]) -> dict[Place, Row]:

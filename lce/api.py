@@ -35,6 +35,7 @@ class Results:
     """
 
     def __init__(self, home: str | Path) -> None:
+        """Open the catalog of a home; raise SpecError if it has none."""
         from catalog.queries import connect
         from tasks.mending import mended
 
@@ -139,6 +140,9 @@ def plan(study: str | Path, select: str = "", **execution: Any) -> dict[str, Any
       study: name of a shipped study, or path of a study file.
       select: "axis=value,..." to keep only matching cells.
       **execution: keys of an execution file, such as `home`, `plugin_folders` or `slots`.
+
+    Raises:
+      SpecError: if the request is wrong.
     """
     from lce.views.planning import as_json, inspect_study
 
@@ -153,6 +157,7 @@ def run(study: str | Path, select: str = "", **execution: Any) -> Results:
     The arguments are those of `plan`.
 
     Raises:
+      SpecError: if a key of `execution` is unknown or its value is wrong.
       ProcessFailedError: if the run ends with an exit code other than 0; its output says why.
     """
     settings = _execution(execution)

@@ -136,10 +136,13 @@ def main() -> None:
         if code == INTERRUPTED:
             say("lce: interrupted; the same command continues where it stopped", err=True)
     except Exception as error:  # noqa: BLE001 - users get a message, never a traceback
-        from flows.settings import home_path
-        from lce_core.store.failures import explained
+        if isinstance(error, errors.LceError):
+            shown = error
+        else:
+            from flows.settings import home_path
+            from lce_core.store.failures import explained
 
-        shown = error if isinstance(error, errors.LceError) else explained(error, home_path())
+            shown = explained(error, home_path())
         say(f"lce: {shown}", err=True)
         code = exit_code(shown)
     if end.skips_handlers:

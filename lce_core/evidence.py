@@ -47,13 +47,20 @@ def frequencies(
     origin: str,
     *,
     pairs: Sequence[int] = (0, 1, 16, 31, 32, 48, 63),
-    **options: Any,
+    head: int | None = None,
+    geometry: RopeGeometry = LLAMA2_7B,
+    target: int = 32768,
+    request: int | None = None,
+    layer: int = 0,
+    **parameters: Any,
 ) -> Evidence:
     """Declare the RoPE frequencies (inv_freq) that a method must produce.
 
-    `expected` are radians per token, one for each index in `pairs`; `options` are those of `value`.
+    `expected` are radians per token, one for each index in `pairs`. `head` is the index of the
+    attention head, for a method with frequencies per head. See `value` for the rest.
     """
-    return value("inv_freq", tuple(expected), origin, pairs=pairs, **options)
+    at = geometry, target, request, layer
+    return _of_method("inv_freq", tuple(expected), origin, parameters, *at, pairs=pairs, head=head)
 
 
 def value(
@@ -64,8 +71,6 @@ def value(
     geometry: RopeGeometry = LLAMA2_7B,
     target: int = 32768,
     request: int | None = None,
-    pairs: Sequence[int] = (),
-    head: int | None = None,
     positions: Sequence[tuple[int, ...]] = (),
     layer: int = 0,
     **parameters: Any,
@@ -80,12 +85,27 @@ def value(
       target: Context length in tokens to which the method extends the model.
       request: Length in tokens of the processed sequence, to which dynamic methods adapt their
         frequencies; None: `target`.
-      pairs: Indices into inv_freq, for frequencies.
-      head: Index of the attention head, for a method with frequencies per head.
       positions: Token positions (query, key[, head group]), for distances; (query,) for query
         factors.
     """
+    at = geometry, target, request, layer
+    return _of_method(quantity, expected, origin, parameters, *at, positions=positions)
 
+
+def _of_method(
+    quantity: Quantity,
+    expected: Any,
+    origin: str,
+    parameters: Mapping[str, Any],
+    geometry: RopeGeometry,
+    target: int,
+    request: int | None,
+    layer: int,
+    *,
+    pairs: Sequence[int] = (),
+    head: int | None = None,
+    positions: Sequence[tuple[int, ...]] = (),
+) -> Evidence:
     def prepare(plugin: type[Any]) -> Callable[[], Any]:
         method = plugin.model_validate(parameters)
         lengths = ContextLengths(geometry.trained_context, target, request or target)

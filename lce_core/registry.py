@@ -338,7 +338,7 @@ def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType
         name
         for name, field in plugin.model_fields.items()
         if name in ("name", "version")
-        or (field.annotation != own[name].annotation if name in own else hasattr(kind, name))
+        or (field.annotation != own[name].annotation if name in own else _is_used(plugin, name))
     ]
     if shadows:
         raise SpecError(
@@ -347,6 +347,16 @@ def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType
             f"fields whose names {kind.__name__} does not use",
             "rename the field",
         )
+
+
+def _is_used(plugin: type[Plugin], name: str) -> bool:
+    """Return True if a base class that lce offers has another attribute of the field's name."""
+    bases = (base for base in plugin.__mro__[1:] if base.__module__.startswith("lce_core."))
+    return any(
+        hasattr(base, name) and name not in base.model_fields
+        for base in bases
+        if issubclass(base, Plugin)
+    )
 
 
 def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:

@@ -35,11 +35,14 @@ from lce_core.store.steps import Step
 from lce_core.study.plugin_folders import own_plugins
 
 _THERE = ("torch", "transformers", "accelerate")
+"""Packages that every machine with GPUs has, with all that they need."""
 _NEEDED = (
     *("pydantic", "pyarrow", "scipy", "threadpoolctl", "psutil", "filelock", "packaging"),
     *("wonderwords", "typing-extensions"),
 )
+"""Other packages that `lce_core` imports when it computes a step."""
 _NEEDED_BY = {"longbench": "rouge", "longbench_v2": "rouge", "needle": "rouge-score"}
+"""Packages of single benchmarks."""
 _PLATFORMS = tuple(
     f"manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "_2_17", "2014", "2010", "1")
 )

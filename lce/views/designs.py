@@ -96,7 +96,7 @@ def groups(comparisons: Iterable[Comparison]) -> list[Group]:
 def cheapest(group: Group, costs: Costs, target: float, ratio: float) -> tuple[int, int] | None:
     """Return seeds and multiple of prompts of the cheapest design that detects `target`.
 
-    For trained methods, a design has at least two seeds.
+    For trained methods, a design has at least two seeds. None if no searched design suffices.
     """
     fits = (
         (num_seeds, times)

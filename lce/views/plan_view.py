@@ -44,7 +44,9 @@ _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
+"""Base model and method; a tuned method ends with " tuned"."""
 Group = tuple[str, str, str]
+"""Sign, kind of step and reason."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:

@@ -36,6 +36,7 @@ FEWEST_RANKED = 3
 _TARGET = re.compile(r"(\d+(?:\.\d+)?) (accuracy|sd)")
 
 Cells = Mapping[Any, Mapping[Any, Mapping[str, PlannedCell]]]
+"""By base model, benchmark and length, then by method, then by task."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Options:
     """The variances that the user assumes, and the differences that the user wants to detect."""
 
     ratio: float = 1.0
-    """See `Design.probability`."""
+    """See `Design.probability`; docs/statistics.md has rates of false differences for 0 to 3."""
     targets: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: TARGETS)
 
     @staticmethod

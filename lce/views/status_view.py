@@ -44,6 +44,7 @@ ASCII: dict[GroupState, str] = {
 }  # fmt: skip
 
 Key = tuple[str, str, str, int]
+"""Base model, variant, benchmark and length in tokens."""
 
 
 def show_status(found: Inspection) -> None:

@@ -168,7 +168,7 @@ def _best_by_max(scores: Tensor, number: int) -> Tensor:
     """Return the columns of each row's `number` highest scores; `number` - 1 for no column.
 
     Scores of -inf, such as those of the first `number` columns, are never selected. Of equal scores
-    the earlier column wins.
+    the earlier column wins. Selected scores are overwritten.
     """
     picks = []
     for _ in range(number):

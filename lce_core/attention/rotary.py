@@ -182,6 +182,7 @@ def _keep_dtype(stock: Applied, architecture: Architecture) -> Applied:
             tables = cos[:, :, None], sin[:, :, None]
             query, key = (_rotated(own, *tables, architecture).flatten(1, 2) for own in groups)
         elif cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
+            # As in most stock models; autocast rounds the attention inputs anyway.
             query, key = stock(query, key, cos, sin, unsqueeze_dim)
         else:
             cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
@@ -226,7 +227,10 @@ def _halves(states: Tensor, *, adjacent: bool) -> tuple[Tensor, Tensor]:
 # Patch each module once per process.
 @functools.cache
 def keep_precision(model_type: str) -> None:
-    """Patch transformers' layers of this `model_type` of config.json."""
+    """Patch transformers' layers of this `model_type` of config.json.
+
+    The function in the model's module is replaced, because layers offer no other hook.
+    """
     folder = model_type_to_module_name(model_type)
     module: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
     module.apply_rotary_pos_emb = _keep_dtype(

@@ -149,7 +149,10 @@ class GroupedNeighbour(NearAndFar):
 
 @dataclass(frozen=True)
 class CacheSinks(NearAndFar):
-    """StreamingLLM's scores, at positions counted in its cache; the real cache has all tokens."""
+    """A window of recent tokens and the first tokens, at positions counted inside the cache.
+
+    The real key-value cache stores all tokens: StreamingLLM's scores without its smaller memory.
+    """
 
     num_sinks: int
     """Number of tokens at the start of the text that stay in the cache."""

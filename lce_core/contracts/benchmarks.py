@@ -379,7 +379,7 @@ OF_ALL: tuple[BenchmarkCheck, ...] = (
 OF_PROMPTS: tuple[BenchmarkCheck, ...] = tuple(
     value
     for name, value in [*globals().items()]
-    if name.startswith("check_") and value not in OF_ALL
+    if name.startswith("check_") and value.__module__ == __name__ and value not in OF_ALL
 )
 
 

@@ -6,14 +6,13 @@ the source.
 """
 
 import ast
-import cProfile
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from types import CodeType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -89,10 +88,7 @@ def check_identity(
 def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
     """Check one reference value; return True if the plug-in's own code computed it."""
     assert evidence.origin, f"{evidence}: no origin"
-    profile = cProfile.Profile()
-    answer = profile.runcall(evidence.prepare(plugin))
-    codes = [entry.code for entry in profile.getstats()]
-    files = {code.co_filename for code in codes if isinstance(code, CodeType)}
+    answer, files = _traced(evidence.prepare(plugin))
     assert _agree(answer, evidence.expected, evidence.tolerance), (
         f"EVIDENCE: got {answer!r}; expected {evidence.expected!r} ({evidence.origin})"
     )
@@ -122,6 +118,22 @@ def own_files(plugin: type[Plugin]) -> set[str]:
         family = path.name == "__init__.py" or folder.name.startswith("_")
         found |= {str(one) for one in folder.rglob("*.py")} if family else {file}
     return found
+
+
+def _traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
+    files: set[str] = set()
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        answer = call()
+    finally:
+        sys.setprofile(before)
+    return answer, files
 
 
 def _agree(answer: Any, expected: Any, tolerance: float) -> bool:

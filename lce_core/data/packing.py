@@ -14,6 +14,7 @@ fit: Ding et al. 2024, arXiv:2404.10830, section 3; OLMo 3 (arXiv:2512.13961) pa
 
 from __future__ import annotations
 
+import hashlib
 import time
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
@@ -328,18 +329,21 @@ def _write_rows(
     report: Report,
 ) -> dict[str, str]:
     """Write rows.bin and, if `names` has it, weights.bin; return their sha256."""
+    digests = {name: hashlib.sha256() for name in names}
     done, began = 0, time.monotonic()
     with ExitStack() as stack:
         # No memory map: on a full disk a write raises an error, and a memory map kills the process.
         files = {name: stack.enter_context((out / name).open("wb")) for name in names}
         for rows, weights in blocks:
             for name, array in zip(names, (rows.astype(dtype), weights), strict=False):
-                files[name].write(array.tobytes())
+                data = array.tobytes()
+                digests[name].update(data)
+                files[name].write(data)
             done += len(rows)
             speed = round(done * rows.shape[1] / max(time.monotonic() - began, 1e-9))
             event = {"stage": "packing", "done": done, "total": num_rows}
             report({**event, "tokens_per_second": speed})
-    return file_digests(out, *names)
+    return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:

@@ -1,10 +1,11 @@
 """Per-source length upsampling: choose and order the documents of a training set.
 
 Within each domain, long documents are always kept and short ones with a small probability, until
-the domain has its share of the token budget. The last document of each domain is cut where the
-domain's share ends. Domains are interleaved evenly, so the first part of the order has the same
-fractions, as nearly as whole documents allow. A domain that is too small is drawn again, in a new
-order.
+the domain has its share of the token budget. Long text is therefore up-weighted, while the fraction
+of tokens from each domain stays that of the corpus, for a small budget too, because the last
+document of each domain is cut where its share ends. Domains are interleaved evenly, so the first
+part of the order has the same fractions, as nearly as whole documents allow. A domain that is too
+small is drawn again, in a new order.
 
 A study can set the shares of the domains, and the share of long documents within each domain. Long
 and short documents are then drawn like two domains. OLMo 3 extended its context with 34 % of long

@@ -210,13 +210,17 @@ def rows_of(arrays: Arrays, name: str) -> list[NDArray[Any]]:
     return np.split(arrays[name], np.cumsum(arrays[f"{name} lengths"])[:-1])
 
 
+_KEYS = {"arithmetic", "text", "length", "before", "rows", "parts"}
+"""Keys of a request; another version of lce on a shared store may write others."""
+
+
 def assist(parts: Parts, model: ExtendedModel) -> int:
     """Score ranges of another process's cell until none is free or `ASSIST_SECONDS` have passed.
 
     Returns the number of ranges scored, which is 0 if this machine may score none.
     """
     request = parts.order()
-    if request is None or request.get("arithmetic") != arithmetic(model):
+    if request is None or request.keys() != _KEYS or request["arithmetic"] != arithmetic(model):
         return 0
     text = parts.read(request["text"])
     if text is None:

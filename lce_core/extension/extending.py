@@ -68,8 +68,8 @@ def extend(
         in transformers, where most architectures round cosines to the model's dtype.
     """
     geometry = base_model.geometry
-    local, num_layers = base_model.local, model.config.num_hidden_layers
     architecture = _checked_architecture(model, base_model)
+    local, num_layers = base_model.local, model.config.num_hidden_layers
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)

@@ -178,7 +178,6 @@ class Method(Plugin):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raise SpecError if the parameters do not fit the model or lengths."""
-        self.rope_table(geometry, lengths)
 
     def open_search(self) -> ParameterSearch | None:
         """Return the search that finds open parameters in its own step; None if all are given."""

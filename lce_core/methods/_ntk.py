@@ -60,6 +60,9 @@ class DynamicNtk(Dynamic):
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))
 
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        self.rope_table(geometry, lengths)
+
 
 class TargetNtk(DynamicNtk):
     """NTK-aware scaling that is constant for requests up to the target context."""

@@ -38,6 +38,9 @@ class LearnedRope(Method):
             return RopeTable(geometry.inv_freq())
         return WithTemperature().table(geometry, checked_scale(self, None, lengths))
 
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        self.rope_table(geometry, lengths)
+
 
 METHOD = LearnedRope
 SOURCE = Source(

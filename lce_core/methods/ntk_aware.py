@@ -22,6 +22,9 @@ class NtkAware(ScaledMethod):
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         return RopeTable(ntk_frequencies(geometry, self.scale_for(lengths)))
 
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        self.rope_table(geometry, lengths)
+
 
 METHOD = NtkAware
 SOURCE = Source(

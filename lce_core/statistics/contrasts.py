@@ -226,6 +226,7 @@ class Contrast:
     def _agresti_min(self) -> tuple[float, float]:
         """Return centre and standard error of the interval for a difference of paired fractions.
 
+        Half an answer is added to each of the four outcomes, so that the width is positive.
         Source: Agresti and Min 2005 (Statistics in Medicine 24, 729-740).
         """
         assert self.discordant is not None

@@ -134,7 +134,10 @@ def _family_error(
     second: NDArray[np.float64],
     groups: NDArray[np.int64],
 ) -> float:
-    """Return a correlation's standard error; one that is undefined without a family counts as 0."""
+    """Return a correlation's standard error by a jackknife over families of unequal size.
+
+    A correlation that is undefined without a family counts as 0.
+    """
     whole, squares = _correlation(test, first, second), []
     for group, size in enumerate(np.bincount(groups)):
         kept = groups != group

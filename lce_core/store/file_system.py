@@ -7,6 +7,7 @@ host's. One host cannot test whether its locks exclude other hosts, so mount opt
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,14 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
 MAX_SKEW_SECONDS = STALE_SECONDS / 3
 """Largest accepted clock difference; with a larger one a live lease owner could count as dead."""
 
+_MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
 _LOCK_SCRIPT = """
 import fcntl, sys
@@ -92,11 +92,15 @@ def require_fit(folder: Path) -> None:
 def mount_of(folder: Path) -> Mount:
     path, found, longest = folder.resolve(), Mount("unknown"), -1
     with contextlib.suppress(OSError):
-        for part in psutil.disk_partitions(all=True):
-            depth = len(Path(part.mountpoint).parts)
+        # Not psutil, which reads /etc/mtab where that is a file: it may be stale.
+        for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
+            _, point, kind, options, *_ = line.split(" ")
+            # /proc writes a space as \\040.
+            point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)
+            depth = len(Path(point).parts)
             # A later mount on the same mount point hides earlier ones, hence >=.
-            if path.is_relative_to(part.mountpoint) and depth >= longest:
-                found, longest = Mount(part.fstype, frozenset(part.opts.split(","))), depth
+            if path.is_relative_to(point) and depth >= longest:
+                found, longest = Mount(kind, frozenset(options.split(","))), depth
     return found
 
 

@@ -253,8 +253,9 @@ def worth_trying(
 ) -> Sequence[TrainingJob]:
     """Return the job, or copies of it that need less memory, in the order in which to try them.
 
-    The list starts with the first job whose estimated memory fits `capacity` bytes or, if the
-    memory is unknown or `gradient_checkpointing` is not "auto", with `job` itself.
+    The list starts with the first job whose estimated memory fits `capacity` bytes (if none fits,
+    it has only the last fallback) or, if the memory is unknown or `gradient_checkpointing` is not
+    "auto", with `job` itself.
     """
     found = all_fallbacks(job, base.shape.num_layers)
     # A failed attempt halves the number of layers that keep attention.

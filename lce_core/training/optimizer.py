@@ -92,7 +92,8 @@ class RoundedUpdate:
     ) -> None:
         """Update up to four contiguous targets in place.
 
-        `when` is training step and pass; no two updates of a parameter may have the same pair.
+        `when` is training step and pass; no two updates of a parameter may have the same pair. All
+        tensors are sharded alike.
         """
         # A name's CRC-32 is, unlike its hash, equal in every process.
         mixed = np.random.SeedSequence([self._seed, zlib.crc32(name.encode())])

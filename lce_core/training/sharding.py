@@ -81,6 +81,7 @@ def shard(
     for part in model.modules():
         # `fully_shard` needs one dtype per call.
         others = any(own.dtype != model.dtype for own in part.parameters(recurse=False))
+        # Trained frequencies are never gathered in bf16.
         trained = isinstance(part, RequestRotary) and any(True for _ in part.parameters())
         if others if param_dtype is None else trained:
             exact.append(part)
@@ -114,7 +115,10 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def gathered(tensors: Mapping[str, Tensor], is_main: bool) -> dict[str, Tensor]:
-    """Return whole tensors on the CPU of the main process, {} on the others: collective."""
+    """Return whole tensors on the CPU of the main process, {} on the others.
+
+    Collective: every process must call it with the same names in the same order.
+    """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -403,7 +403,11 @@ class PromptBenchmark(Benchmark):
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return a random generator, which the study's seed decides, for each of `num_groups`."""
+        """Return a random generator for each of `num_groups`.
+
+        Its seed is benchmark (`drawn_as`), task, length, the study's seed and the index, so all
+        methods answer the same prompts.
+        """
         place = (self.drawn_as or self.plugin_name, request.task, request.cell_length, request.seed)
         return [generator(*place, index) for index in range(self.num_groups(request.task))]
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ DEAR_SECONDS = 1.0
 FORMAT = 5
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
 _ABANDONED_SECONDS = 3600
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.writing-.+")
+"""Names of files that a crashed process may have left."""
 """An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
 Build = Callable[[CellRequest], Sequence[Prompt]]
@@ -152,7 +155,10 @@ def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
     for left in file.parent.glob(".*"):
         # Another process may remove the file first.
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+            if (
+                _UNFINISHED.fullmatch(left.name)
+                and time.time() - left.stat().st_mtime > _ABANDONED_SECONDS
+            ):
                 left.unlink()
     write_file(file, content)
 

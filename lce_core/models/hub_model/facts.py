@@ -188,10 +188,14 @@ def _refuse(obstacles: Iterator[tuple[str, str, str]], config: Config, where: st
         given = config.get(key)
         raise SpecError(
             f"{where}: {key}",
-            "nothing" if given is None else textwrap.shorten(repr(given), 120),
+            "nothing" if given is None else _shown(key, given),
             f"a model to which methods can be applied: {needed}",
             f"name another model{instead}",
         )
+
+
+def _shown(key: str, given: object) -> str:
+    return textwrap.shorten(repr(given), 120) if key == "text_config" else repr(given)
 
 
 def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[int]:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from lce_core.errors import SpecError
@@ -75,7 +74,7 @@ def test_the_innermost_mount_counts_and_of_two_on_one_folder_the_later(tmp_path,
         f"server:/c {written}er nfs4 ro 0 0",
     ]
     mounts.write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
+    monkeypatch.setattr(file_system, "_MOUNTS", mounts)
     assert mount_of(shared / "home") == Mount("nfs4", frozenset({"rw", "hard"}))
     assert mount_of(tmp_path).kind == "ext4"
     mounts.unlink()
