@@ -32,9 +32,9 @@ DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
 FORMAT = 5
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
-_ABANDONED_SECONDS = 3600
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.writing-.+")
 """Names of files that a crashed process may have left."""
+_ABANDONED_SECONDS = 3600
 """An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
 Build = Callable[[CellRequest], Sequence[Prompt]]

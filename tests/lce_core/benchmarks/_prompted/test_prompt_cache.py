@@ -264,9 +264,10 @@ def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_pat
 
 
 def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path):
-    for age in (30, 2 * HOUR):
-        left = tmp_path / f".prompts.{age}"
-        left.touch()
-        os.utime(left, (time.time() - age,) * 2)
+    left = {".prompts.0000001e": 30, ".prompts.00001c20": 2 * HOUR, ".nobackup": 2 * HOUR}
+    for name, age in left.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
     write_prompts(tmp_path / "prompts", WHOLE)
-    assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".prompts.30"}
+    kept = {"prompts", ".prompts.0000001e", ".nobackup"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
