@@ -15,7 +15,7 @@ from lce_core.terminal import WIDTH, Guarded, visible
 
 @dataclass
 class ProcessEnd:
-    """How a command's process must exit; the entry point of `lce` reads it afterwards."""
+    """States how a command's process must exit; the entry point of `lce` reads it at the end."""
 
     skips_handlers: bool = False
     """Exit without atexit handlers, because Prefect's server or Ray's head died. Without its

@@ -58,7 +58,7 @@ class WorkQueue:
         self.waiting = list(units)
         self.done = set(done)
         self.num_held = 0
-        """Ready units of which the last `claim` found steps held by other processes."""
+        """Ready units with steps that other processes held at the last `claim`."""
         self._store, self._folders = store, folders
         listing = store.listing()
         # A step with an artifact is in the queue only if the artifact is damaged or lacks weights.

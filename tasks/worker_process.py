@@ -152,7 +152,7 @@ class WorkerProcess(Worker):
 
     @property
     def died_of_its_step(self) -> bool:
-        """False if it was asked to end, or exits with the code for `END` within 5 s."""
+        """Return False if the worker was asked to end, or exits with `END`'s code within 5 s."""
         if self._was_asked_to_end:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -83,7 +83,7 @@ class _Result:
 
     p_value: float
     adjusted: Adjusted | None
-    """None if both methods have the same scores."""
+    """Adjusted test; None if both methods have the same scores."""
     num_comparisons: int
     blocked_by: int | None = None
     """Today's place of the undecided entry before this one in the order; None if none is."""

@@ -252,7 +252,7 @@ def _within_documents(cells: list[Cell], one: Predicts) -> tuple[Contrast, int, 
 
 
 def _by_document(cells: Sequence[Cell]) -> dict[Method, dict[Any, float]]:
-    """Return each method's mean score of each document over its cells, all of which are done."""
+    """Return the mean score of each document by method; leave out methods with unfinished cells."""
     found: dict[Method, dict[Any, float]] = {}
     for own in grouped(cells, lambda c: c.method):
         if any(cell.scored is None for cell in own):

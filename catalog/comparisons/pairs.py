@@ -33,8 +33,8 @@ from lce_core.statistics.power import look_levels
 
 PRIMARY, SHORT_CONTEXT, EXPLORATORY = "primary", "short context", "exploratory"
 SEEDS, ONE_RUN, PROMPTS = "training seeds", "one training run", "prompts"
-"""What a comparison generalises to: other training seeds; other prompts on the checkpoints of a
-single training run; or other prompts, where neither method was trained."""
+"""Populations to which a comparison generalises: other training seeds; other prompts on the
+checkpoints of a single training run; or other prompts, where neither method was trained."""
 
 _SHARED = (
     *("study", "base_model", "benchmark", "profile", "eval_length", "metric", "is_default"),

@@ -16,7 +16,7 @@ from lce_core import formats
 
 _CSS = Path(__file__).parents[1] / "page" / "figures.css"
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
-"""By default Vega omits labels that would overlap."""
+"""Axis with every method's name; by default Vega omits labels that would overlap."""
 PAGE = """<style>
 .stMainBlockContainer {padding: 4rem 2rem} /* the fixed header is 3.75rem high */
 [data-testid="stHeading"] h2 {font-size: 1.75rem}

@@ -41,9 +41,9 @@ from lce_core.study.step_kinds import CellSpec, RowsSpec, TokensSpec, TrainingSp
 _CELL_BYTES = 14_000
 """Record and samples of a cell: mean of 41 cells of passkey and RULER."""
 _LOSSES_BYTES = 64 * 10**6
-"""Most that a cell stores of its token losses, two bytes each."""
+"""Maximum size of a cell's token losses, of two bytes each."""
 _TOKEN_BYTES = 4
-"""Most that a token takes in training rows."""
+"""Maximum size of a token in training rows."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _json(price: Price, prices: Prices) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the missing steps of a study need, including those whose input data is missing."""
+    """Time, disk and downloads of a study's missing steps, even if input data is missing."""
 
     slots: int
     """Number of GPUs, or CPU workers, of the execution settings."""
@@ -209,9 +209,9 @@ class Needs:
     """Size in bytes of base models and data sets that a run or `lce fetch` downloads; None if
     unknown."""
     lost_training_seconds: float
-    """Most that a kill loses of a training run: the time between two resume points."""
+    """Maximum loss of a training run by a kill: the time between two resume points."""
     lost_cell_seconds: float
-    """Most that a kill loses of a cell: one part (`Benchmark.num_parts`), or the first minute."""
+    """Maximum loss of a cell by a kill: one part (`Benchmark.num_parts`), or the first minute."""
     text_passes: float | None
     """Number of times that the longest training run reads the text; None if its size is unknown."""
 

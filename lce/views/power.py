@@ -36,7 +36,7 @@ FEWEST_RANKED = 3
 _TARGET = re.compile(r"(\d+(?:\.\d+)?) (accuracy|sd)")
 
 Cells = Mapping[Any, Mapping[Any, Mapping[str, PlannedCell]]]
-"""By base model, benchmark and length, then by method, then by task."""
+"""Planned cells by base model, benchmark and length, then by method, then by task."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Comparison:
     text: str
     eval_length: int
     test: Test | None
-    """None for too few methods."""
+    """The planned test; None if `predicts` has too few methods."""
 
 
 def planned_seeds(plan: StudyPlan) -> int:

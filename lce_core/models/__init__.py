@@ -158,7 +158,7 @@ class LanguageModel(Plugin):
 
     @property
     def max_ids(self) -> int:
-        """Most token ids for which the model's weights can have embeddings."""
+        """Return the maximum number of token ids for which the weights can have embeddings."""
         return self.shape.vocab_size + (0 if self.reads_config else ADDED_TOKENS)
 
     @property

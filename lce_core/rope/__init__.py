@@ -141,7 +141,7 @@ class RopeTable:
         return bool(self.inv_freq.any())
 
     def agrees(self, other: RopeTable, tolerance: float) -> bool:
-        """Return True if all numbers are equal but for this relative difference."""
+        """Return True if no number differs by more than this relative difference."""
         if self.inv_freq.shape != other.inv_freq.shape:
             return False
         one, two = (np.append(table.inv_freq, table.attention_factor) for table in (self, other))

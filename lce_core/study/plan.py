@@ -266,9 +266,9 @@ class _Planner:
     seed: int
     corpus: Data
     data: Mapping[tuple[int, str], Data]
-    """By (index of the benchmark in the study, task)."""
+    """Data sets by (index of the benchmark in the study, task)."""
     published: Mapping[str, Data]
-    """By variant name."""
+    """Published weights, by variant name."""
     folders: Mapping[str, Path]
     steps: Steps
     expected: Steps

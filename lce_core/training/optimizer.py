@@ -1,4 +1,4 @@
-"""What updates the weights: AdamW and gradient sums in bf16, and the average of the weights.
+"""Update the weights: AdamW and gradient sums in bf16, and the average of the weights.
 
 AdamW with bf16 weights and moments needs 8 bytes per parameter, gradient included, instead of 16.
 Arithmetic is fp32; weights and both moments are rounded stochastically, up with a probability equal

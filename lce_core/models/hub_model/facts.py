@@ -280,7 +280,7 @@ def _expert_layers(config: Config, num_layers: int) -> int:
 
 
 def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, required value, hint) for each key because of which methods cannot be applied.
+    """Yield (key, required value, hint) for each key that keeps methods from being applied.
 
     The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
     """
