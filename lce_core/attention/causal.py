@@ -58,7 +58,6 @@ def attend_square(
         return attend_causal(query, key, value, scaling).output
     if kernel == "spread":
         key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
-    shared = query.shape[1] > key.shape[1]
     return scaled_dot_product_attention(
         query,
         key,
@@ -66,7 +65,7 @@ def attend_square(
         dropout_p=dropout,
         is_causal=True,
         scale=scaling,
-        enable_gqa=shared,
+        enable_gqa=query.shape[1] > key.shape[1],
     )
 
 

@@ -309,16 +309,13 @@ def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Ad
     """
     if not comparisons:
         return []
-    raw = [
-        min(1.0, one.p_value() * ALPHA / level)
-        for one, level in zip(comparisons, levels, strict=True)
-    ]
+    pairs = list(zip(comparisons, levels, strict=True))
+    raw = [min(1.0, one.p_value() * ALPHA / level) for one, level in pairs]
     corrected = stats.false_discovery_control(raw).tolist()
-    found = []
-    for one, p_value, level in zip(comparisons, corrected, levels, strict=True):
-        low, high = one.interval(level) or (None, None)
-        found.append(Adjusted(p_value, low, high, level))
-    return found
+    return [
+        Adjusted(p_value, *(one.interval(level) or (None, None)), level)
+        for p_value, (one, level) in zip(corrected, pairs, strict=True)
+    ]
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
