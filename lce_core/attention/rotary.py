@@ -113,11 +113,15 @@ class RequestRotary(nn.Module):
             # one.
             one.rotates_nothing = True  # type: ignore[attr-defined]
             return self._marked(one), torch.zeros_like(one)
+        return self.turns(x, position_ids)
+
+    def turns(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `forward` returns without `identity`, for checked positions."""
         positions = position_ids
         if self._rows is not None:
             rows = torch.from_numpy(self._rows).to(x.device)
             positions = rows.gather(1, position_ids.expand(len(x), -1))
-        return self._of(positions[..., None].double(), frequencies(self.table, x.device), x)
+        return self._of(positions[..., None].double(), self.constants(x.device), x)
 
     def _of(self, positions: Tensor, inv_freq: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         kind = self.table.positions if self.table else "exact"

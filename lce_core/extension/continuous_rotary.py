@@ -64,14 +64,11 @@ class ContinuousRotary(RequestRotary):
         assert positions is None, "the scale of a row determines its positions"
         self._seeds = seeds
 
-    def forward(
-        self, x: Tensor, position_ids: Tensor, _layer_type: str | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def turns(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim); gradients reach the network."""
         seeds = self._seeds if self.training else None
-        if self.table is None or (seeds is None and not torch.is_grad_enabled()):
-            return super().forward(x, position_ids)
-        self._check(position_ids)
+        if seeds is None and not torch.is_grad_enabled():
+            return super().turns(x, position_ids)
         if seeds is None:
             scales, positions = [self.method.scale_at(self.lengths)], position_ids.double()
         else:

@@ -107,16 +107,11 @@ class LearnedRotary(RequestRotary):
         logs = self.log_multipliers.double()
         return self._start.to(logs.device, non_blocking=True) * (self.factor * logs).exp()
 
-    def forward(
-        self, x: Tensor, position_ids: Tensor, _layer_type: str | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def turns(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosine and sine as RequestRotary does; gradients reach the multipliers.
 
         If layers or heads differ, return the positions twice: each layer computes its own cosines.
         """
-        if self.table is None:
-            return super().forward(x, position_ids)
-        self._check(position_ids)
         learned = self.frequencies() if torch.is_grad_enabled() else self._learned
         learned = learned.to(x.device)
         positions = position_ids[..., None].double()

@@ -95,13 +95,11 @@ class Contrast:
 
         None below `FEWEST_CLUSTERS` clusters, unless seeds have prompts of their own.
         """
+        if self._lacks_clusters():
+            return None
         if self.seed_error:
-            if self._lacks_clusters():
-                return None
             half = self._half(alpha)
             return self.value - half, self.value + half
-        if self.num_clusters < FEWEST_CLUSTERS:
-            return None
         if self.discordant is not None:
             centre, error = self._agresti_min()
             half = -float(special.ndtri(alpha / 2)) * error
@@ -116,16 +114,14 @@ class Contrast:
 
     def detectable(self, alpha: float = ALPHA) -> float | None:
         """Return the smallest true difference that 4 of 5 studies detect, if there is any."""
+        if self._lacks_clusters():
+            return None
         if self.seed_error:
-            if self._lacks_clusters():
-                return None
             seeds = approximate_shift(self.seed_freedom, alpha)
             prompts = approximate_shift(self.num_clusters - 1, alpha) if self.cluster_error else 0.0
             if seeds is None or prompts is None:
                 return None
             return math.hypot(seeds * self.seed_error, prompts * self.cluster_error)
-        if self.num_clusters < FEWEST_CLUSTERS:
-            return None
         shift = approximate_shift(self.freedom, alpha)
         if shift is None or (self.discordant is None and not self.cluster_error):
             return None
@@ -141,7 +137,8 @@ class Contrast:
         margins) as `value`. It counts training seeds if `seed_error` is positive, else clusters.
         None above `MOST_NEEDED` or without a known spread.
         """
-        if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
+        least = 0 if self.seed_error else 2
+        if self.num_clusters < (FEWEST_CLUSTERS if self.is_crossed else least):
             return None
         gaps = [abs(self.value - bound) for bound in bounds]
 
@@ -194,7 +191,8 @@ class Contrast:
         return self.differences is not None and not self.seed_error
 
     def _lacks_clusters(self) -> bool:
-        return self.is_crossed and self.num_clusters < FEWEST_CLUSTERS
+        matter = self.is_crossed or not self.seed_error
+        return matter and self.num_clusters < FEWEST_CLUSTERS
 
     def _half(self, alpha: float) -> float:
         seeds = float(special.stdtrit(self.seed_freedom, alpha / 2)) * self.seed_error
