@@ -87,10 +87,12 @@ def attend_window(
     query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int
 ) -> Partial:
     """Return causal attention to the last `window` keys, the query's own included."""
-    unseen = max(0, key.shape[2] - query.shape[2] - window + 1)
-    key, value = key[:, :, unseen:], value[:, :, unseen:]
     if window >= key.shape[2]:
         return attend_causal(query, key, value, scaling)
+    unseen = max(0, key.shape[2] - query.shape[2] - window + 1)
+    key, value = key[:, :, unseen:], value[:, :, unseen:]
+    if query.shape[2] == 1:
+        return attend_all(query, key, value, scaling)
     if backend(query.device, query.dtype) == "torch_flash":
         return _flash_cuda((query, key, value), scaling, window=window)
     return _window_by_blocks(query, key, value, scaling, window)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 
+import torch
 from torch import Tensor
 
 from lce_core.attention.chunks import most_together
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.partial import Partial, concatenate, merge_rows, with_sinks
+from lce_core.attention.partial import Partial, merge_rows, with_sinks
 from lce_core.attention.placement import Placement, on_line, positions
 from lce_core.attention.schemes import Far, NearAndFar
 from lce_core.rope import RopeTable
@@ -52,8 +53,11 @@ def _merge_later(near: Partial, position: int, far: FarKernel, inputs: Attention
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
-    query, rotate, parts = inputs.query, inputs.rotation(), []
+    query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
+    precise = torch.promote_types(query.dtype, torch.float32)
+    output = torch.empty_like(query)
+    lse = torch.empty(query.shape[:3], dtype=precise, device=query.device)
     # Consecutive segments both rotate the `window` keys at their boundary; long segments do so
     # rarely.
     step = max(_SEGMENT, most_together(query), 4 * window)
@@ -68,8 +72,10 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
             inputs.scaling,
             window,
         )
-        parts.append(part)
-    return concatenate(parts)
+        if part.lse.shape[2] == num_queries:
+            return part
+        output[:, :, rows], lse[:, :, rows] = part.output, part.lse
+    return Partial(output, lse)
 
 
 def _attend_all_far(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:

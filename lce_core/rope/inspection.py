@@ -66,10 +66,16 @@ def inspect_frequencies(
         bound, pairs = bounded_length(row), []
         for index, (old, new) in enumerate(zip(before.tolist(), row.tolist(), strict=True)):
             wavelength = math.tau / new if new else math.inf
-            turns = lengths.trained * old / math.tau, lengths.request * new / math.tau
-            beyond = bound is not None and wavelength > bound
-            state = _state(old, new, lengths)
-            pairs.append(Pair(index, math.tau / old, wavelength, *turns, state, beyond))
+            pair = Pair(
+                index,
+                math.tau / old,
+                wavelength,
+                lengths.trained * old / math.tau,
+                lengths.request * new / math.tau,
+                _state(old, new, lengths),
+                bound is not None and wavelength > bound,
+            )
+            pairs.append(pair)
         head = None if after.ndim == 1 else number
         yield Head(head, bound, count_negative(row, lengths.request), tuple(pairs))
 

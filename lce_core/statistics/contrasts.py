@@ -95,11 +95,13 @@ class Contrast:
 
         None below `FEWEST_CLUSTERS` clusters, unless seeds have prompts of their own.
         """
-        if self._lacks_clusters():
-            return None
         if self.seed_error:
+            if self._lacks_clusters():
+                return None
             half = self._half(alpha)
             return self.value - half, self.value + half
+        if self.num_clusters < FEWEST_CLUSTERS:
+            return None
         if self.discordant is not None:
             centre, error = self._agresti_min()
             half = -float(special.ndtri(alpha / 2)) * error
@@ -114,14 +116,16 @@ class Contrast:
 
     def detectable(self, alpha: float = ALPHA) -> float | None:
         """Return the smallest true difference that 4 of 5 studies detect, if there is any."""
-        if self._lacks_clusters():
-            return None
         if self.seed_error:
+            if self._lacks_clusters():
+                return None
             seeds = approximate_shift(self.seed_freedom, alpha)
             prompts = approximate_shift(self.num_clusters - 1, alpha) if self.cluster_error else 0.0
             if seeds is None or prompts is None:
                 return None
             return math.hypot(seeds * self.seed_error, prompts * self.cluster_error)
+        if self.num_clusters < FEWEST_CLUSTERS:
+            return None
         shift = approximate_shift(self.freedom, alpha)
         if shift is None or (self.discordant is None and not self.cluster_error):
             return None
@@ -137,8 +141,7 @@ class Contrast:
         margins) as `value`. It counts training seeds if `seed_error` is positive, else clusters.
         None above `MOST_NEEDED` or without a known spread.
         """
-        least = 0 if self.seed_error else 2
-        if self.num_clusters < (FEWEST_CLUSTERS if self.is_crossed else least):
+        if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
             return None
         gaps = [abs(self.value - bound) for bound in bounds]
 
@@ -191,8 +194,7 @@ class Contrast:
         return self.differences is not None and not self.seed_error
 
     def _lacks_clusters(self) -> bool:
-        matter = self.is_crossed or not self.seed_error
-        return matter and self.num_clusters < FEWEST_CLUSTERS
+        return self.is_crossed and self.num_clusters < FEWEST_CLUSTERS
 
     def _half(self, alpha: float) -> float:
         seeds = float(special.stdtrit(self.seed_freedom, alpha / 2)) * self.seed_error
@@ -307,13 +309,16 @@ def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Ad
     """
     if not comparisons:
         return []
-    pairs = list(zip(comparisons, levels, strict=True))
-    raw = [min(1.0, one.p_value() * ALPHA / level) for one, level in pairs]
-    corrected = stats.false_discovery_control(raw).tolist()
-    return [
-        Adjusted(p_value, *(one.interval(level) or (None, None)), level)
-        for p_value, (one, level) in zip(corrected, pairs, strict=True)
+    raw = [
+        min(1.0, one.p_value() * ALPHA / level)
+        for one, level in zip(comparisons, levels, strict=True)
     ]
+    corrected = stats.false_discovery_control(raw).tolist()
+    found = []
+    for one, p_value, level in zip(comparisons, corrected, levels, strict=True):
+        low, high = one.interval(level) or (None, None)
+        found.append(Adjusted(p_value, low, high, level))
+    return found
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
