@@ -29,44 +29,11 @@ from lce_core.store.cell_tables import (
     TOKEN_NLL_FILE,
 )
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
-from lce_core.store.study_folders import amendments
+from lce_core.store.study_folders import CellColumns, Comparison, amendments
 from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
-_AXES = (
-    "cell",
-    "base_model",
-    "method",
-    "frozen",
-    "exact_attention",
-    "seed",
-    "benchmark",
-    "task",
-    "eval_length",
-    "profile",
-    "train_length",
-    "checkpoint",
-    "target_context",
-    "kind",
-    "method_name",
-    "train_tokens",
-    "train_flops",
-)
-_COMPARISON = (
-    "entry",
-    "text",
-    "claim",
-    "base_model",
-    "method",
-    "frozen",
-    "expected",
-    "margin",
-    "other_method",
-    "other_frozen",
-    "benchmark",
-    "eval_length",
-)
 _CHOICE = (
     "choice",
     "base_model",
@@ -213,7 +180,7 @@ def _registrations(store: Store) -> pa.Table:
         }
         for study, versions in store.studies.registrations().items()
         for version, one in enumerate(versions, start=1)
-        for comparison in one["expects"] or [dict.fromkeys(_COMPARISON)]
+        for comparison in one["expects"] or [dict.fromkeys(Comparison.model_fields)]
     )
 
 
@@ -294,7 +261,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
             yield {
                 "study": plan["study"],
                 "position": position,
-                **{axis: cell[axis] for axis in _AXES},
+                **{axis: cell[axis] for axis in CellColumns.model_fields},
                 **holdings.status(cell, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),

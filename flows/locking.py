@@ -14,9 +14,8 @@ from flows.terminal import say
 from lce_core.errors import DataError, SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.odd_files import open_file
 from lce_core.store.study_folders import LOCK
-from lce_core.study.lock import MAX_CHARS, Lock, lock_of
+from lce_core.study.lock import Lock, lock_of
 from lce_core.study.plan_diff import LockChange, lock_changes
 
 
@@ -83,12 +82,7 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
 
 
 def read_lock(path: Path, study: str) -> Lock:
-    try:
-        with open_file(path) as file:
-            text = file.read(MAX_CHARS + 1).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        text = f"{error}"
-    lock = Lock.parse(text, str(path))
+    lock = Lock.read(path)
     if lock.study != study:
         raise SpecError(
             f"{path}",

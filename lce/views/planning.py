@@ -113,10 +113,10 @@ def inspect_study(
     if accept_plugin_change:
         check_plugin_changes(select_cells(plan, select), execution, accept=True)
     states = inspect(plan, store, folders)
-    diff = compare(plan, store, states, ids_before(store, plan.study.study))
+    states, orphans = compare(plan, store, states, ids_before(store, plan.study.study))
     for name in models_to_fetch(plan, execution):
-        _without_weights(plan, diff.states, name)
-    return Inspection(select_cells(plan, select), diff.states, store, execution, diff.orphans)
+        _without_weights(plan, states, name)
+    return Inspection(select_cells(plan, select), states, store, execution, orphans)
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:

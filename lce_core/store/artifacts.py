@@ -181,10 +181,7 @@ class Store:
                     yield record
 
     def ensure(
-        self,
-        step: Step,
-        run: Callable[[Attempt], Mapping[str, Any]],
-        execution: Mapping[str, Any],
+        self, step: Step, run: Callable[[Attempt], Mapping[str, Any]], execution: Mapping[str, Any]
     ) -> Literal["existing", "computed", "held"]:
         """Compute the step unless it has an undamaged artifact or another live process computes it.
 

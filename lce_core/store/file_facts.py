@@ -111,8 +111,7 @@ def fact_of(what: str, place: Path, files: Iterable[Path], compute: Callable[[],
 
 
 def sha256_of(path: Path) -> str:
-    facts = _IN_USE.get()
-    return sha256_file(path) if facts is None else facts.sha256(path)
+    return fact_of("sha256", path, [path], lambda: sha256_file(path))
 
 
 def _state(files: Iterable[Path]) -> tuple[str, int, int] | None:

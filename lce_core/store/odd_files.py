@@ -245,13 +245,13 @@ def require_text(value: object, where: str) -> None:
         )
 
 
-def may_have_surrogates(written: bytes) -> bool:
-    """Return False, fast, if the value that these bytes of JSON hold has no lone surrogate."""
-    return _IN_JSON.search(written) is not None
+def lone_surrogates(written: bytes, value: object) -> list[str]:
+    """Return the paths, such as "cells[0].task", of strings and keys that have a lone surrogate.
 
-
-def lone_surrogates(value: object) -> list[str]:
-    """Return the paths, such as "cells[0].task", of strings and keys that have a lone surrogate."""
+    `value` was parsed from `written`, the search of which is faster and mostly finds nothing.
+    """
+    if not _IN_JSON.search(written):
+        return []
     return [place for place, _, _ in _found(_LONE, value, "")]
 
 

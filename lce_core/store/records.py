@@ -22,7 +22,6 @@ from lce_core.environment import numeric_switches, passed
 from lce_core.store.odd_files import (
     json_object,
     lone_surrogates,
-    may_have_surrogates,
     read_file,
     write_file,
 )
@@ -138,7 +137,7 @@ class Record(BaseModel):
         seal = content.pop(_SEAL, None)
         if seal != _seal_of(content):
             raise SealError(f"{RECORD} was changed after it was written")
-        if may_have_surrogates(written) and (places := lone_surrogates(content)):
+        if places := lone_surrogates(written, content):
             raise ValueError(f"{places[0]} of {RECORD} has half of a surrogate pair")
         return cls.model_validate(content)
 

@@ -30,7 +30,6 @@ from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.odd_files import (
     lone_surrogates,
     make_folder,
-    may_have_surrogates,
     read_file,
     read_mapping,
     writable,
@@ -55,7 +54,9 @@ class _Document(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _Tested(_Document):
+class Tested(_Document):
+    """Keys of a comparison that identify it: the versions and looks of a study have them too."""
+
     base_model: str
     expected: str
     benchmark: str
@@ -67,12 +68,14 @@ class _Tested(_Document):
     margin: float | None
 
 
-class _Comparison(_Tested):
+class Comparison(Tested):
+    """A comparison of a plan."""
+
     text: str
     entry: int | None
 
 
-class _Outcome(_Tested):
+class _Outcome(Tested):
     outcome: str
     look: int
     num_seeds: int
@@ -80,7 +83,9 @@ class _Outcome(_Tested):
     p_adjusted: float
 
 
-class _Cell(_Document):
+class CellColumns(_Document):
+    """Keys of a plan's cell that are columns of the catalog."""
+
     base_model: str
     method: str
     method_name: str
@@ -88,20 +93,23 @@ class _Cell(_Document):
     kind: str
     task: str
     cell: str | None
-    folder: str | None
     checkpoint: str | None
-    choice: str | None
-    unavailable: str | None
     profile: str | None
     frozen: bool
     exact_attention: bool
-    waits_for_data: bool
     seed: int
     eval_length: int
     target_context: int
     train_length: int | None
     train_tokens: int | None
     train_flops: float | None
+
+
+class _Cell(CellColumns):
+    folder: str | None
+    choice: str | None
+    unavailable: str | None
+    waits_for_data: bool
     learning_rate: float | None
     blocked_by: list[str]
 
@@ -115,7 +123,7 @@ class _Training(_Document):
 class _Plan(_Document):
     study: str
     hypothesis: str | None
-    expects: list[_Comparison]
+    expects: list[Comparison]
     target_context: int
     base_contexts: dict[str, int | None]
     cells: list[_Cell]
@@ -133,7 +141,7 @@ class _Registration(_Document):
     sha256: str
     results_before: int
     hypothesis: str | None
-    expects: list[_Comparison]
+    expects: list[Comparison]
 
 
 class _Look(_Document):
@@ -246,9 +254,14 @@ def read_plan(file: Path) -> dict[str, Any]:
     try:
         _Plan.model_validate(plan)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_fault(error)) from None
     return plan
+
+
+def first_fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
@@ -389,7 +402,7 @@ def _ids_in(file: Path, read: Callable[[Any], Iterable[str]]) -> set[str]:
 
 def _plan(path: Path, *, warn: bool = False) -> dict[str, Any]:
     plan = read_plan(path)
-    if not may_have_surrogates(read_file(path)) or not (places := lone_surrogates(plan)):
+    if not (places := lone_surrogates(read_file(path), plan)):
         return plan
     if warn:
         more = f" and {len(places) - 1} more places" if len(places) > 1 else ""

@@ -146,7 +146,10 @@ def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost
 def finetune_cost(
     model: LanguageModel, method: Method, target: int, tokens: int, length: int
 ) -> StepCost:
-    """Return the cost of fine-tuning; the method determines attention and trained weights."""
+    """Return the cost of fine-tuning; the method determines attention and trained weights.
+
+    It is an upper bound for rows with document masks: a plan does not know the documents' lengths.
+    """
     weights, attention = _forward(model, method, target, length, training=True)
     # With LoRA the frozen weights propagate gradients but receive none, so their backward pass
     # costs one forward pass instead of two. The few weights of the adapters are not counted.
@@ -211,15 +214,15 @@ def decoding_cost(
 
 def keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
     """Return the number of keys to which a sequence's last token attends."""
-    lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
-    schemes = _schemes(model, method, lengths, training=False)
+    schemes = _schemes(model, method, target, length, training=False)
     return _mean([_keys_of_last_in(scheme, length) for scheme in schemes])
 
 
 def _schemes(
-    model: LanguageModel, method: Method, lengths: ContextLengths, *, training: bool
+    model: LanguageModel, method: Method, target: int, length: float, *, training: bool
 ) -> list[AttentionScheme | None]:
     """Return the scheme of each layer; None for full attention, windows for local layers."""
+    lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     attention = method.training_attention if training else method.attention
     shared = attention(model.geometry, lengths)
     own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
@@ -254,12 +257,11 @@ def _forward(
     `block / (block - 1)`.
     """
     geometry, growth = model.geometry, 1.0
-    lengths = ContextLengths(geometry.trained_context, target, request=round(length))
+    schemes = _schemes(model, method, target, length, training=training)
     insertion = method.insertion(geometry)
     if insertion is not None:
         length = insertion.train_length if training else length
         growth = insertion.block / (insertion.block - 1)
-    schemes = _schemes(model, method, lengths, training=training)
     length *= growth
     keys = _mean([length / 2 if one is None else one.mean_keys(length) for one in schemes])
     weights = 2.0 * matmul_parameters(model.shape, geometry)

@@ -26,9 +26,9 @@ from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Roots
 from lce_core.store.identity import ID_DIGITS, fingerprint
-from lce_core.store.odd_files import read_file, read_mapping
+from lce_core.store.odd_files import open_file, read_mapping
 from lce_core.store.steps import Step
-from lce_core.store.study_folders import LOCK, UNREADABLE, ids_of_study, planned_ids
+from lce_core.store.study_folders import LOCK, UNREADABLE, first_fault, ids_of_study, planned_ids
 from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import CellSpec, kind_named
 
@@ -37,6 +37,8 @@ MAX_CHARS = 1 << 28
 """Maximum file size; a lock of 250,000 cells has about 100 million characters."""
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of a spec with a digest of input data or weights."""
+_READERS = {"digest": "corpus", "data": "benchmark", "published": "method"}
+"""Fields of a spec with the plug-in that reads a digest; `base_model` reads the other digests."""
 _PART_DIGITS = 8
 _REFERS = "@"
 
@@ -100,6 +102,22 @@ class Lock:
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
+    def read(cls, path: Path) -> Lock:
+        """Read a lock file; DataError if it is unreadable or invalid."""
+        try:
+            with open_file(path) as file:
+                text = file.read(MAX_CHARS + 1).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{path}",
+                f"a lock that cannot be read ({error})",
+                "a readable file that `lce lock` wrote",
+                "check the path and the file's permissions, or run `lce lock STUDY` to write it"
+                " again",
+            ) from None
+        return cls.parse(text, f"{path}")
+
+    @classmethod
     def parse(cls, text: str, where: str) -> Lock:
         """Parse the lock file `where`; DataError if invalid, for example after a merge conflict."""
         try:
@@ -152,13 +170,9 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
     for step in steps:
         for name in DIGESTS:
             if digest := step.spec.get(name):
-                yield f"{_reader(step, name)} {digest[:ID_DIGITS]}", digest
-
-
-def _reader(step: Step, name: str) -> str:
-    """Return the reader of a digest, such as "data of benchmark ruler"."""
-    of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
-    return f"{name} of {of} {step.spec[of]['name']}"
+                reader = _READERS.get(name, "base_model")
+                plugin = step.spec[reader]["name"]
+                yield f"{name} of {reader} {plugin} {digest[:ID_DIGITS]}", digest
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
@@ -177,9 +191,7 @@ def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 def _fault(error: Exception) -> str:
     if isinstance(error, ValidationError):  # its first line only counts the errors
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        return f"{place}: {first['msg']}" if place else first["msg"]
+        return first_fault(error)
     if isinstance(error, KeyError):
         return f"a step refers to {error}, which is not in `parts`"
     return str(error).splitlines()[0]
@@ -212,7 +224,7 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
             "at least one plan or lock, which lists the artifacts to keep",
             "run a study first, or pass its lock file with --lock",
         )
-    ids = {step_id for path in kept for step_id in _lock(path).steps}
+    ids = {step_id for path in kept for step_id in Lock.read(path).steps}
     places: list[dict[str, Any]] = []
     for path in plans:
         try:
@@ -236,18 +248,5 @@ def ids_before(store: Store, study: str) -> set[str]:
     """Return the step ids in a study's last plan, earlier plans and lock; skip unreadable files."""
     folder = store.home / "studies" / study
     with contextlib.suppress(DataError):
-        return ids_of_study(folder).union(_lock(folder / LOCK).steps)
+        return ids_of_study(folder).union(Lock.read(folder / LOCK).steps)
     return ids_of_study(folder)
-
-
-def _lock(path: Path) -> Lock:
-    try:
-        text = read_file(path).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}",
-            f"a lock that cannot be read ({error})",
-            "a readable file that `lce lock` wrote",
-            "check the path and the file's permissions, or run `lce lock STUDY` to write it again",
-        ) from None
-    return Lock.parse(text, f"{path}")

@@ -8,14 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lce_core.store.study_folders import Tested
 from lce_core.study.plan import PlannedCell, StudyPlan
 
 SETTLED = ("confirmed", "contradicted", "on one training run")
 _SIDES = (("method", "frozen"), ("other_method", "other_frozen"))
-_COMPARISON = (
-    *("base_model", "method", "frozen", "other_method", "other_frozen"),
-    *("benchmark", "eval_length", "expected", "margin"),
-)
 
 Variant = tuple[str, str, bool]
 """Base model, label of the method, and True if it is frozen."""
@@ -24,7 +21,7 @@ Looks = Iterable[Mapping[str, Any]]
 
 
 def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(comparison.get(name) for name in (*_COMPARISON, "metric"))
+    return tuple(comparison.get(name) for name in (*Tested.model_fields, "metric"))
 
 
 def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -73,7 +70,6 @@ def without_settled(plan: StudyPlan, looks: Looks) -> StudyPlan:
             cell,
             step=None,
             checkpoint=None,
-            choice=None,
             expected=None,
             unavailable=reason,
             settled=True,

@@ -52,10 +52,7 @@ def plain_yaml(text: str, where: str) -> Any:
         place = f"{where}:{mark.line + 1}" if mark else where
         problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
         raise SpecError(
-            place,
-            problem,
-            "plain YAML with distinct keys and no aliases",
-            "correct this line",
+            place, problem, "plain YAML with distinct keys and no aliases", "correct this line"
         ) from None
 
 

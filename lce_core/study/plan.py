@@ -102,8 +102,6 @@ class PlannedCell:
     """Tokens of the method's own training runs; None without fine-tuning."""
     train_flops: float | None = None
     """FLOPs of the method's own training runs by the cost model."""
-    choice: str | None = None
-    """Fingerprint of the step that chose a training setting."""
     expected: Step | None = None
     """Step of a cell whose input data is missing (see `StudyPlan.expected`)."""
     settled: bool = False
@@ -139,17 +137,15 @@ class StudyPlan:
         expected = {name: step for name, step in self.expected.items() if name in needed}
         return StudyPlan(self.study, steps, tuple(cells), expected)
 
+    def _of_kind(self, kind: type[StepSpec]) -> Iterator[Step]:
+        return (step for step in self.steps.values() if issubclass(kind_named(step.kind), kind))
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of `plan.json`, from which the catalog reads cells and trainings."""
-        trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
         waited_for = {
             fingerprint for c in self.cells if c.step for fingerprint in c.step.parents.values()
         }
-        searches = [
-            {"search": step.id, **step.axes}
-            for step in self.steps.values()
-            if step.kind == SearchSpec.kind
-        ]
+        searches = [{"search": step.id, **step.axes} for step in self._of_kind(SearchSpec)]
         contexts = {m.known_as: _trained_context(m) for m in self.study.base_models}
         notes = {m.known_as: m.note for m in self.study.base_models if m.note}
         return {
@@ -173,12 +169,10 @@ class StudyPlan:
                     "kind": step.kind,
                     **{key: step.axes.get(key) for key in ("base_model", "method", "seed")},
                 }
-                for step in trained
+                for step in self._of_kind(TrainingSpec)
             ],
             "choices": [
-                {"choice": step.id, **step.axes, **step.spec}
-                for step in self.steps.values()
-                if step.kind == ChoiceSpec.kind
+                {"choice": step.id, **step.axes, **step.spec} for step in self._of_kind(ChoiceSpec)
             ],
             **({"searches": searches} if searches else {}),
             "plugins": list(_plugins_json(self.study)),
@@ -196,27 +190,20 @@ def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
         yield {"part": "method" if profile is None else "benchmark", **about}
 
 
-@dataclass(frozen=True)
-class _Base:
-    """A base model of the study with its configuration and the digest of its weights."""
+def _with_weights(model: LanguageModel, folder: Path | None) -> tuple[LanguageModel, Data]:
+    """Return the model with its configuration, unless that is missing, and its weights.
 
-    model: LanguageModel
-    weights: str | None
-    """Digest of a local folder; None for hub weights, which a revision identifies."""
-    absent: str | None
-    """Why the model's configuration is missing."""
-
-    @classmethod
-    def of(cls, model: LanguageModel, folder: Path | None) -> _Base:
-        try:
-            known = model.resolved(folder)
-        except UnavailableError as error:
-            return cls(model, None, str(error))
-        if folder is None:
-            return cls(known, None, None)
-        # A model of the user's own has all its files in the folder.
-        (require_model if known.reads_config else require_whole)(folder)
-        return cls(known, weights_digest(folder), None)
+    Weights of the hub have no digest, because a revision identifies them.
+    """
+    try:
+        known = model.resolved(folder)
+    except UnavailableError as error:
+        return model, Data(None, str(error))
+    if folder is None:
+        return known, Data(None, None)
+    # A model of the user's own has all its files in the folder.
+    (require_model if known.reads_config else require_whole)(folder)
+    return known, Data(weights_digest(folder), None)
 
 
 def compile_study(
@@ -239,21 +226,21 @@ def compile_study(
         for task in entry.tasks
     }
     folders = model_folders or {}
-    bases = [_Base.of(model, folders.get(model.known_as)) for model in study.base_models]
-    study = study.model_copy(update={"base_models": tuple(base.model for base in bases)})
-    for base in bases:
-        model, folder = base.model, folders.get(base.model.known_as)
+    bases = [_with_weights(model, folders.get(model.known_as)) for model in study.base_models]
+    study = study.model_copy(update={"base_models": tuple(model for model, _ in bases)})
+    for model, weights in bases:
+        folder = folders.get(model.known_as)
         if folder and model.pretraining() is None and not model.reads_config:
             check_sizes(model, read_config_json(folder), folder)
         published = {}
-        for index, variant in enumerate(study.methods if base.absent is None else ()):
+        for index, variant in enumerate(study.methods if weights.absent is None else ()):
             place = f"{where}: methods[{index}]"
             check_variant(model, variant, study, place)
             target = study.target_of(variant)
             published[variant.name] = published_weights(model, variant, target, folders, place)
         for seed in study.seeds:
             inputs = (corpus, data, published, data_folders)
-            cells.extend(_Planner(study, base, seed, *inputs, steps, expected).cells())
+            cells.extend(_Planner(study, model, weights, seed, *inputs, steps, expected).cells())
     return StudyPlan(study, steps, tuple(cells), expected)
 
 
@@ -262,7 +249,9 @@ class _Planner:
     """Plans the cells of one base model and seed, and adds their steps to the plan."""
 
     study: StudySpec
-    base: _Base
+    model: LanguageModel
+    weights: Data
+    """The base model's; `absent` if its configuration is missing."""
     seed: int
     corpus: Data
     data: Mapping[tuple[int, str], Data]
@@ -279,10 +268,6 @@ class _Planner:
     checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     @property
-    def _model(self) -> LanguageModel:
-        return self.base.model
-
-    @property
     def _of_text(self) -> Steps:
         """The plan's steps, or the expected ones if the corpus is missing."""
         return self.expected if self.corpus.absent else self.steps
@@ -297,7 +282,7 @@ class _Planner:
             # A variant without benchmarks is trained only if another one needs its weights.
             if not asking:
                 continue
-            known = self.base.absent is None
+            known = self.weights.absent is None
             sources = {
                 "checkpoint": self._checkpoint(variant) if known else None,
                 "search": self._search(variant) if known else None,
@@ -317,9 +302,9 @@ class _Planner:
         task: str,
         length: int,
     ) -> PlannedCell:
-        study, model, absent = self.study, self._model, None
-        reason = self.base.absent or why_unavailable(study, model, variant, entry, task, length)
-        if not self.base.absent:
+        study, model, absent = self.study, self.model, None
+        reason = self.weights.absent or why_unavailable(study, model, variant, entry, task, length)
+        if not self.weights.absent:
             absent = self.corpus.absent or data.absent or self.published[variant.name].absent
         trained = study.train_length_of(variant) if variant.is_tuned else _trained_context(model)
         axes = self._axes(
@@ -346,14 +331,14 @@ class _Planner:
             parents = {"held_out": self._held_out(steps), **sources}
             counted = {} if data.digest is None else self._counted(entry.benchmark, task, length)
             name = (variant.name, f"s{self.seed}", entry.benchmark.plugin_name, task, length)
-            step = self._add(steps, spec, self._name(*name), parents, axes | counted)
+            step = self._add(spec, name, parents, axes | counted, steps)
         checkpoint = None if self.corpus.absent else sources["checkpoint"]
         return PlannedCell(
             **axes,
             target_context=study.target_of(variant),
             method_name=variant.method.plugin_name,
             kind=entry.benchmark.kind,
-            **self._training_of(variant, checkpoint),
+            **self._training_of(variant),
             step=None if absent else step,
             checkpoint=checkpoint,
             unavailable=reason or absent,
@@ -364,35 +349,38 @@ class _Planner:
         self, variant: MethodEntry, benchmark: Benchmark, task: str, length: int, **inputs: Any
     ) -> CellSpec:
         return CellSpec(
-            base_model=self._model,
-            weights=self.base.weights,
-            method=variant.method,
-            target_context=self.study.target_of(variant),
+            **self._evaluation(variant),
             benchmark=benchmark,
             task=task,
             eval_length=length,
-            evaluation=self.study.evaluation.inference(),
             intervals=INTERVALS,
             **inputs,
         )
 
+    def _evaluation(self, variant: MethodEntry) -> dict[str, Any]:
+        return {
+            "base_model": self.model,
+            "weights": self.weights.digest,
+            "method": variant.method,
+            "target_context": self.study.target_of(variant),
+            "evaluation": self.study.evaluation.inference(),
+        }
+
     def _counted(self, benchmark: Benchmark, task: str, length: int) -> dict[str, float]:
         try:
-            known = benchmark.data_sequences(CellData(self._model, task, length, self.folders))
+            known = benchmark.data_sequences(CellData(self.model, task, length, self.folders))
         except UnavailableError:  # part of the data is missing; the cell reports it when it runs
             return {}
         if known is None:
             return {}
         return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
 
-    def _training_of(self, variant: MethodEntry, checkpoint: Step | None) -> dict[str, Any]:
+    def _training_of(self, variant: MethodEntry) -> dict[str, Any]:
         study = self.study
         variant = study.weights_source_of(variant) or variant
         if not variant.tuned:
             return {}
-        found: dict[str, Any] = {
-            "choice": checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
-        }
+        found: dict[str, Any] = {}
         if cost := self.costs.get(variant.name):
             found |= {"train_tokens": cost.tokens, "train_flops": cost.flops}
         if not (variant.at_best and study.tune and study.tune.field == "learning_rate"):
@@ -415,28 +403,27 @@ class _Planner:
         return self.checkpoints[variant.name]
 
     def _pretrained(self) -> Step | None:
-        recipe = self._model.pretraining()
+        recipe = self.model.pretraining()
         if recipe is None:
             return None
         training, length = recipe.training, recipe.sequence_length
         if training.document_masks != "none":
             raise SpecError(
-                f"{self._model.plugin_name}.pretraining",
+                f"{self.model.plugin_name}.pretraining",
                 f"document_masks: {training.document_masks}",
                 "none, because only the training of methods masks documents",
                 "remove `document_masks` from the base model's pretraining",
             )
         [num_steps] = steps_for_tokens(recipe.num_tokens, (), training.tokens_per_step)
         spec = BaseSpec(
-            base_model=self._model,
+            base_model=self.model,
             training=training,
             num_steps=num_steps,
             row_length=length,
             **self._seeds(),
         )
         parents = {"rows": self._rows(length, num_steps, training, self.study.upsampling)}
-        name = self._name(f"s{self.seed}")
-        return self._add(self._of_text, spec, name, parents, self._training_axes(None))
+        return self._add(spec, (f"s{self.seed}",), parents, self._training_axes(None))
 
     def _search(self, variant: MethodEntry) -> Step | None:
         """Add and return the step that searches for a variant's parameters; None without a search.
@@ -445,23 +432,16 @@ class _Planner:
         """
         if variant.method.open_search() is None:
             return None
-        spec = SearchSpec(
-            base_model=self._model,
-            weights=self.base.weights,
-            method=variant.method,
-            target_context=self.study.target_of(variant),
-            evaluation=self.study.evaluation.inference(),
-        )
+        spec = SearchSpec(**self._evaluation(variant))
         start = self.study.start_of(variant)
         untrained = start is None and variant.tuned
         weights = self._pretrained() if untrained else self._checkpoint(start or variant)
         parents = {"validation": self._validation(), "checkpoint": weights}
         axes = self._axes(variant, method_name=variant.method.plugin_name)
-        name = self._name(variant.name, f"s{self.seed}")
-        return self._add(self._of_text, spec, name, parents, axes)
+        return self._add(spec, (variant.name, f"s{self.seed}"), parents, axes)
 
     def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
-        study, model = self.study, self._model
+        study, model = self.study, self.model
         target, training = study.target_of(variant), study.training_of(variant)
         stages = variant.method.stages(
             ContextLengths(model.geometry.trained_context, target, target)
@@ -484,7 +464,7 @@ class _Planner:
         for (name, method, context, row_length), num_steps in zip(runs, counts, strict=True):
             spec = FinetuneSpec(
                 base_model=model,
-                weights=self.base.weights,
+                weights=self.weights.digest,
                 method=method,
                 target_context=context,
                 training=training,
@@ -498,8 +478,7 @@ class _Planner:
             if method == variant.method:
                 parents["search"] = search
             axes = {**self._training_axes(variant.label), **self.trial_axes}
-            name = self._name(name, f"s{self.seed}")
-            base = self._add(self._of_text, spec, name, parents, axes)
+            base = self._add(spec, (name, f"s{self.seed}"), parents, axes)
         assert base is not None, "the last run has a step"
         return base
 
@@ -509,7 +488,7 @@ class _Planner:
         tokens = self.study.train_tokens_of(variant)
         if self.study.match == "tokens":
             return steps_for_tokens(tokens, shares, per_step[0].tokens)
-        budget = pretraining_cost(self._model, tokens, self.study.target_context)
+        budget = pretraining_cost(self.model, tokens, self.study.target_context)
         return steps_for_flops(budget.flops, shares, [cost.flops for cost in per_step])
 
     def _choice(self, variant: MethodEntry) -> Step:
@@ -550,9 +529,8 @@ class _Planner:
                     eval_length=target,
                 )
                 scored[ChoiceSpec.role(number, domain)] = self._add(
-                    self._of_text,
                     self._cell_spec(trial, benchmark, domain, target),
-                    self._name(trial.name, f"s{axes['seed']}", "validation", domain, target),
+                    (trial.name, f"s{axes['seed']}", "validation", domain, target),
                     {"held_out": validation, "checkpoint": checkpoint},
                     axes,
                 )
@@ -564,11 +542,11 @@ class _Planner:
             seed=tune.seed,
         )
         spec = ChoiceSpec(field=tune.field, values=[*tune.values], domains=[*domains])
-        return self._add(self._of_text, spec, self._name(variant.name), scored, axes)
+        return self._add(spec, (variant.name,), scored, axes)
 
     def _axes(self, variant: MethodEntry, **further: Any) -> dict[str, Any]:
         return {
-            "base_model": self._model.known_as,
+            "base_model": self.model.known_as,
             "method": variant.label,
             "frozen": not variant.is_tuned,
             "seed": self.seed,
@@ -577,7 +555,7 @@ class _Planner:
 
     def _training_axes(self, method: str | None) -> dict[str, Any]:
         return {
-            "base_model": self._model.known_as,
+            "base_model": self.model.known_as,
             "method": method,
             "seed": self.seed,
             "held_out": self._held_out(self._of_text).fingerprint,
@@ -606,7 +584,7 @@ class _Planner:
             leaves_out_copies=self.study.corpus.leaves_out_copies,
             packing=training.packing,
         )
-        return self._add_text(self._of_text, spec, str(row_length), f"s{seed}")
+        return self._add_text(spec, row_length, f"s{seed}")
 
     def _held_out(self, steps: Steps) -> Step:
         spec = HeldOutSpec(
@@ -614,7 +592,7 @@ class _Planner:
             tokens_per_domain=self.study.evaluation.held_out_tokens,
             document_tokens=self.study.evaluation.held_out_document_tokens,
         )
-        return self._add_text(steps, spec)
+        return self._add_text(spec, steps=steps)
 
     def _validation(self) -> Step:
         """Add the step that tokenizes validation text, which shares no document with `held_out`."""
@@ -626,38 +604,39 @@ class _Planner:
             "needed": ([*tune.domains] or None) if tune else [],
         }
         spec = HeldOutSpec.parse({**self._held_out(self._of_text).spec, **changes})
-        return self._add_text(self._of_text, spec, "validation")
+        return self._add_text(spec, "validation")
 
     def _text(self) -> dict[str, Any]:
-        model = self._model
+        model = self.model
         tokenizer = Tokenizer(
             name=model.plugin_name,
             version=model.plugin_version,
-            weights=self.base.weights,
+            weights=self.weights.digest,
             parameters=model.tokenizer_parameters(),
         )
         return {"corpus": self.study.corpus, "digest": self.corpus.digest, "tokenizer": tokenizer}
 
-    def _add_text(self, steps: Steps, spec: StepSpec, *names: str) -> Step:
+    def _add_text(self, spec: StepSpec, *names: object, steps: Steps | None = None) -> Step:
         """Add a step that reads text, and for a streamed corpus the step that writes its shards."""
-        axes = {"base_model": self._model.known_as}
-        first, shards = f"{self.study.corpus.plugin_name}-{self._model.known_as}", {}
+        axes = {"base_model": self.model.known_as}
+        corpus, shards = (self.study.corpus.plugin_name,), {}
         if isinstance(self.study.corpus, StreamedCorpus):
             tokens = TokensSpec(**self._text())
-            shards[tokens.kind] = self._add(steps, tokens, first, {}, axes)
-        return self._add(steps, spec, "-".join((first, *names)), shards, axes)
-
-    def _name(self, *parts: object) -> str:
-        return "-".join(map(str, (self._model.known_as, *parts)))
+            shards[tokens.kind] = self._add(tokens, (), {}, axes, steps, corpus)
+        return self._add(spec, names, shards, axes, steps, corpus)
 
     def _add(
         self,
-        steps: Steps,
         spec: StepSpec,
-        name: str,
+        names: Sequence[object],
         parents: Mapping[str, Step | None],
         axes: Mapping[str, Any],
+        steps: Steps | None = None,
+        before: Sequence[str] = (),
     ) -> Step:
+        """Add and return a step. Its name is `before`, the base model and `names`."""
+        steps = self._of_text if steps is None else steps
+        name = "-".join(map(str, (*before, self.model.known_as, *names)))
         present = {role: parent for role, parent in parents.items() if parent is not None}
         step = make_step(spec.kind, spec.version, spec.identity(), name, present, axes)
         return steps.setdefault(step.fingerprint, step)
@@ -671,16 +650,17 @@ def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
     axes = {
         name: getattr(cell, name)
         for name in PlannedCell.__dataclass_fields__
-        if name not in ("step", "checkpoint", "unavailable", "expected", "choice", "settled")
+        if name not in ("step", "checkpoint", "unavailable", "expected", "settled")
     }
     step, checkpoint = cell.step, cell.checkpoint
+    choice = checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
     return {
         **axes,
         "fingerprint": step.fingerprint if step else None,
         "cell": step.id if step else None,
         "folder": step.folder if step else None,
         "checkpoint": checkpoint.id if checkpoint else None,
-        "choice": cell.choice and cell.choice[:ID_DIGITS],
+        "choice": choice and choice[:ID_DIGITS],
         "blocked_by": [parent[:ID_DIGITS] for parent in step.parents.values()] if step else [],
         "unavailable": cell.unavailable,
         "waits_for_data": waits_for_data,

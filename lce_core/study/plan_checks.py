@@ -19,14 +19,7 @@ import numpy as np
 
 from lce_core.attention.schemes import FullCausal, SlidingWindow
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.methods import (
-    Method,
-    as_stock,
-    check_local,
-    check_schemes,
-    layers_of,
-    request_table,
-)
+from lce_core.methods import Method, as_stock, check_local, check_schemes, layers_of, request_table
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import (
     ADDED_TOKENS,

@@ -60,15 +60,6 @@ class Orphan:
     """Id of the most similar planned step in the same place."""
 
 
-@dataclass(frozen=True)
-class PlanDiff:
-    """Result of `compare`: the states of the planned steps, and the orphaned artifacts."""
-
-    states: dict[str, StepState]
-    """State by fingerprint; a missing step's reason compares it with the nearest finished one."""
-    orphans: tuple[Orphan, ...]
-
-
 def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
     """List the steps that differ between a lock and a plan, sorted by kind and name.
 
@@ -125,17 +116,17 @@ def _nearest(compared: Iterable[tuple[Fields, Matched]]) -> tuple[Fields, Matche
 
 def compare(
     plan: StudyPlan, store: Store, states: Mapping[str, StepState], before: Collection[str]
-) -> PlanDiff:
-    """Find the stale steps of a plan and the orphaned artifacts of the study, with reasons.
+) -> tuple[dict[str, StepState], tuple[Orphan, ...]]:
+    """Return the states of the planned steps by fingerprint, and the study's orphaned artifacts.
 
-    `before` are ids of earlier plans and locks. All records are read if a step is new or one of
-    these is not planned.
+    A missing step's reason compares it with the nearest finished one. `before` are ids of earlier
+    plans and locks. All records are read if a step is new or one of these is not planned.
     """
     planned = {step.id for step in plan.steps.values()}
     left = (store.listing().ids & set(before)) - planned
     new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("missing", "new")]
     if not (new or left):  # skip reading all records of the store
-        return PlanDiff(dict(states), ())
+        return dict(states), ()
     wanted = {_place(step.kind, step.axes) for step in new}
     finished: dict[Place, list[Record]] = {}
     former: list[Record] = []
@@ -152,7 +143,7 @@ def compare(
             explained[step.fingerprint] = _explained(step, near, left)
     replaced = {state.was for state in explained.values()}
     orphans = [one for one in former if one.fingerprint[:ID_DIGITS] not in replaced]
-    return PlanDiff(explained, _orphans(plan, orphans) if orphans else ())
+    return explained, _orphans(plan, orphans) if orphans else ()
 
 
 def in_short(fields: Sequence[str]) -> str:

@@ -43,11 +43,7 @@ class StepState:
 
 
 def inspect(
-    plan: StudyPlan,
-    store: Store,
-    folders: Mapping[str, str],
-    *,
-    retry_failed: bool = False,
+    plan: StudyPlan, store: Store, folders: Mapping[str, str], *, retry_failed: bool = False
 ) -> dict[str, StepState]:
     """Return the state of every step of a plan by fingerprint, parents before children.
 

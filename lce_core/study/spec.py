@@ -101,20 +101,26 @@ class MethodEntry(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> MethodEntry:
-        for key in _OF_TRAINING:
-            if not self.tuned and getattr(self, key) is not None:
+        name = self.method.plugin_name
+        for key in (*_OF_TRAINING, "train_positions"):
+            value = getattr(self, key)
+            if not self.tuned and value != type(self).model_fields[key].default:
                 raise SpecError(
                     key,
-                    f"a value for {self.method.plugin_name}, which is not trained",
+                    f"{value if isinstance(value, str) else 'a value'} for {name}, which is not"
+                    " trained",
                     f"`{key}` only in entries with `tuned: true`",
                     f"add `tuned: true`, or leave out `{key}`",
                 )
-        if self.tuned and self.checkpoint is not None:
+        tuned = "true" if self.tuned else None
+        sources = {"weights_of": self.weights_of, "checkpoint": self.checkpoint, "tuned": tuned}
+        given = [key for key, source in sources.items() if source is not None]
+        if len(given) > 1:
             raise SpecError(
-                "checkpoint",
-                f"checkpoint: {self.checkpoint} with tuned: true",
-                "either published weights or weights that the study trains",
-                "remove `checkpoint` or `tuned`",
+                given[0],
+                " with ".join(f"{key}: {sources[key]}" for key in given),
+                "one source of weights: published, of another entry, or trained by this entry",
+                f"remove `{given[0]}` or `{given[-1]}`",
             )
         if self.checkpoint is not None and self.method.open_search():
             raise SpecError(
@@ -123,15 +129,6 @@ class MethodEntry(Section):
                 "a method whose parameters are given, because the weights were trained with them",
                 "state the parameters of the published weights, or remove `checkpoint`",
             )
-        if self.weights_of is not None and (self.tuned or self.checkpoint is not None):
-            other = "tuned: true" if self.tuned else f"checkpoint: {self.checkpoint}"
-            raise SpecError(
-                "weights_of",
-                f"weights_of: {self.weights_of} with {other}",
-                "one source of weights",
-                f"remove `weights_of` or `{other.partition(':')[0]}`",
-            )
-        name = self.method.plugin_name
         if (self.tuned or self.checkpoint is not None) and self.method.training == "none":
             raise SpecError(
                 "tuned",
@@ -145,13 +142,6 @@ class MethodEntry(Section):
                 f"tuned: false for {name}, which works only after training",
                 "a trained variant of this method",
                 "add `tuned: true`, or `checkpoint` with the name of published weights",
-            )
-        if not self.tuned and self.train_positions != "exact":
-            raise SpecError(
-                "train_positions",
-                f"{self.train_positions} for {name}, which is not trained",
-                "`train_positions` only in entries with `tuned: true`",
-                "add `tuned: true`, or leave out `train_positions`",
             )
         return self
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.corpora import CORPORA
@@ -31,7 +31,7 @@ from lce_core.study.spec import MAX_LABEL, BenchmarkEntry, MethodEntry, StudySpe
 from lce_core.study.tuning import BEST, Tune
 
 T = TypeVar("T")
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=BaseModel)
 
 _SUFFIX = ".yaml"
 
@@ -159,40 +159,27 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
     for key, field in StudySpec.model_fields.items():
         if field.is_required() and key not in data:
             raise SpecError(f"{at}{key}", "nothing", "a value for this key", f"add `{key}:`")
-    method = partial(_method, training=training)
-    fields: dict[str, Any] = {
-        **data,
-        "corpus": CORPORA.parse(_mapping(data["corpus"], f"{at}corpus"), f"{at}corpus"),
-        "base_models": _parsed(data["base_models"], f"{at}base_models", MODELS.parse),
-        "methods": _parsed(data["methods"], f"{at}methods", method),
-        "benchmarks": _parsed(data["benchmarks"], f"{at}benchmarks", _benchmark),
-        "seeds": _tuple(data["seeds"], f"{at}seeds"),
+    parsers: dict[str, Callable[[Any, str], object]] = {
+        "corpus": lambda given, place: CORPORA.parse(_mapping(given, place), place),
+        "base_models": partial(_parsed, parse=MODELS.parse),
+        "methods": partial(_parsed, parse=partial(_method, training=training)),
+        "benchmarks": partial(_parsed, parse=_benchmark),
+        "seeds": _tuple,
+        "training": partial(_section, section=Training),
+        "upsampling": partial(_section, section=Upsampling),
+        "evaluation": partial(_section, section=Evaluation),
+        "tune": partial(_section, section=Tune),
+        "looks": lambda given, place: None if given is None else _tuple(given, place),
+        "expects": partial(_parsed, parse=partial(_section, section=Expectation)),
     }
-    for key, section in _SECTIONS.items():
-        if key in data:
-            fields[key] = _section(data[key], f"{at}{key}", section)
+    own = {key: parse(data[key], f"{at}{key}") for key, parse in parsers.items() if key in data}
+    fields: dict[str, Any] = data | own
     if "tune" in data:
         common = fields.get("training"), fields["tune"].field
         fields["methods"] = tuple(_with_best(fields["methods"], *common))
-    if data.get("looks") is not None:
-        fields["looks"] = _tuple(data["looks"], f"{at}looks")
-    if "expects" in data:
-        expectation = partial(_section, section=Expectation)
-        fields["expects"] = _parsed(data["expects"], f"{at}expects", expectation)
     if isinstance(margins := data.get("short_context_margins"), list):
         fields["short_context_margins"] = tuple(margins)
-    try:
-        return StudySpec.model_validate(fields)
-    except ValidationError as error:
-        raise spec_error(error, f"{where}:", StudySpec) from None
-
-
-_SECTIONS: dict[str, type[Section]] = {
-    "training": Training,
-    "upsampling": Upsampling,
-    "evaluation": Evaluation,
-    "tune": Tune,
-}
+    return _validated(StudySpec, fields, f"{where}:")
 
 
 _OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method", "at_best"}

@@ -163,7 +163,8 @@ class TimeLeft:
         self._units = [([s.fingerprint for s in unit.steps], unit.needs) for unit in units]
         self._predicted, self._slots = predicted, max(1, slots)
         self._calibration = Calibration()
-        self._left = {step for steps, _ in self._units for step in steps}
+        # Not a set, whose order and therefore whose sums' last digits differ between processes.
+        self._left = {step: None for steps, _ in self._units for step in steps}
         self._whole = sum(predicted[step].seconds for step in self._left)
         self.is_measured = False
         """True once a step of this run has finished with a measured time."""
@@ -172,7 +173,7 @@ class TimeLeft:
         """Remove a finished or abandoned step; `seconds` are measured if this run computed it."""
         if step not in self._left:
             return
-        self._left.remove(step)
+        del self._left[step]
         if seconds is not None:
             predicted = self._predicted[step]
             self._calibration.learn(predicted.group, predicted.seconds, seconds)

@@ -1,6 +1,7 @@
 """A plan against a store that earlier plans of its study have filled, and against a lock."""
 
 import json
+from typing import NamedTuple
 
 from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
@@ -8,8 +9,8 @@ from lce_core.store.artifacts import Store
 from lce_core.store.study_folders import EARLIER
 from lce_core.study.lock import ids_before, lock_of
 from lce_core.study.plan import StudyPlan
-from lce_core.study.plan_diff import PlanDiff, compare, lock_changes
-from lce_core.study.progress import inspect
+from lce_core.study.plan_diff import Orphan, compare, lock_changes
+from lce_core.study.progress import StepState, inspect
 from lce_core.study.step_kinds import CellSpec
 from tests.lce_core.study.smoke_plans import fill, planned, written
 from tests.support.studies import SMOKE
@@ -17,12 +18,17 @@ from tests.support.studies import SMOKE
 BENCHMARKS = SMOKE["benchmarks"]
 
 
-def diff(plan: StudyPlan, store: Store) -> PlanDiff:
+class Found(NamedTuple):
+    states: dict[str, StepState]
+    orphans: tuple[Orphan, ...]
+
+
+def diff(plan: StudyPlan, store: Store) -> Found:
     states = inspect(plan, store, {})
-    return compare(plan, store, states, ids_before(store, plan.study.study))
+    return Found(*compare(plan, store, states, ids_before(store, plan.study.study)))
 
 
-def changes(plan: StudyPlan, found: PlanDiff) -> dict[tuple[str, str], set[str]]:
+def changes(plan: StudyPlan, found: Found) -> dict[tuple[str, str], set[str]]:
     """Changes of cells by benchmark, and of other steps by kind."""
     by: dict[tuple[str, str], set[str]] = {}
     for step in plan.steps.values():

@@ -42,6 +42,14 @@ def test_the_rest_is_what_the_slots_share_or_the_longest_chain():
     assert TimeLeft(units, predicted, 8).seconds({}) == 90
 
 
+def test_the_same_steps_take_the_same_time_to_the_last_digit_in_every_process():
+    names = [f"step{number}" for number in range(100)]
+    seconds = [1.1**number / 3 for number in range(100)]
+    predicted = {n: Predicted(s, ("cell",)) for n, s in zip(names, seconds, strict=True)}
+    left = TimeLeft([unit(name) for name in names], predicted, 1)
+    assert left.seconds({}) == sum(seconds)  # in the order of the plan, not of a set
+
+
 def test_a_running_step_counts_for_what_is_left_of_it():
     left = TimeLeft([unit("a")], {"a": Predicted(100, ("cell",))}, 1)
     assert left.seconds({"a": Running(40)}) == 60
