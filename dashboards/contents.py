@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -92,9 +92,10 @@ def select(rows: Sequence[Row], **values: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
-def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:
-    """Return the rows by their value of a column, or by their values of several columns."""
+def grouped(rows: Iterable[Row], *by: str | Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """Return the rows by their value of a column, of several columns, or of a function."""
+    key: Any = by[0] if callable(by[0]) else itemgetter(*by)
     found: dict[Any, list[Row]] = {}
     for row in rows:
-        found.setdefault(itemgetter(*columns)(row), []).append(row)
+        found.setdefault(key(row), []).append(row)
     return found

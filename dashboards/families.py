@@ -135,8 +135,9 @@ def scores_of(contents: Contents, rows: Sequence[Row]) -> dict[Place, Row]:
     found = {}
     for row in rows:
         benchmark = row["benchmark"].split("\n")[0]  # `comparable` appends the task after a newline
-        tasks = {one["task"] for one in select(contents.scores, benchmark=benchmark)}
-        # The verdict on the only task of a benchmark also applies to its mean.
+        there = select(contents.scores, benchmark=benchmark, eval_length=row["eval_length"])
+        tasks = {one["task"] for one in there}
+        # The verdict on the only task of a benchmark at a length also applies to its mean.
         task = row.get("task") or (tasks.pop() if len(tasks) == 1 else None)
         compared = {**row, "benchmark": benchmark, "task": task}
         verdict = verdicts.get(tuple(compared[name] for name in _PLACE))

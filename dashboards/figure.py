@@ -41,22 +41,6 @@ class Cell:
         return str(self.facts.get("class", "")).startswith("number")
 
 
-class Best(float):
-    """A number that a table shows in bold."""
-
-
-class Ranged(float):
-    """A number with a range around it, such as an interval."""
-
-    low: float
-    high: float
-
-    def __new__(cls, value: float, low: float, high: float) -> Ranged:
-        self = super().__new__(cls, value)
-        self.low, self.high = low, high
-        return self
-
-
 Value = str | int | float | bool | Variant | Cell | None
 
 
@@ -160,14 +144,15 @@ def cell_of(value: Value) -> Cell:
         return Cell(f"{value:,}", {"class": "number", "data-value": value})
     if isinstance(value, Variant):
         return Cell(code(value.label))
-    if isinstance(value, float):
-        facts = {"class": "number", "data-value": repr(float(value))}
-        shown = Markup("<b>{}</b>" if isinstance(value, Best) else "{}").format(
-            formats.score(value)
-        )
-        if isinstance(value, Ranged) and value.low < value.high:
-            facts |= {"data-low": repr(value.low), "data-high": repr(value.high)}
-            ends = formats.score(value.low), formats.score(value.high)
-            shown += Markup(" <small>[{}, {}]</small>").format(*ends)
-        return Cell(shown, facts)
-    return Cell(value)
+    return score_cell(value) if isinstance(value, float) else Cell(value)
+
+
+def score_cell(value: float, low: float = 0.0, high: float = 0.0, *, is_best: bool = False) -> Cell:
+    """Return a cell with a number, bold if it is the best, and with its range if low < high."""
+    facts = {"class": "number", "data-value": repr(value)}
+    shown = Markup("<b>{}</b>" if is_best else "{}").format(formats.score(value))
+    if low < high:
+        facts |= {"data-low": repr(low), "data-high": repr(high)}
+        ends = formats.score(low), formats.score(high)
+        shown += Markup(" <small>[{}, {}]</small>").format(*ends)
+    return Cell(shown, facts)

@@ -186,7 +186,7 @@ def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
 
 
 def _against_base(rows: Sequence[Row]) -> Iterator[str]:
-    found = curves.by_variant(rows)
+    found = grouped(rows, Variant.of)
     if not found:
         return
     length, bands = rows[0]["eval_length"], next(iter(found.values()))

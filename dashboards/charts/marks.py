@@ -53,11 +53,13 @@ def key_html(one: Variant, look: Look) -> Markup:
     )
 
 
-def dot(one: Variant, look: Look, at: tuple[float, float], facts: str, sentence: str) -> str:
+def dot(
+    one: Variant, look: Look, at: tuple[float, float], sentence: str, **facts: float | str | None
+) -> str:
     return (
         f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
         f' d="{SHAPES[look.shape]}" transform="translate({at[0]:g} {at[1]:g})"'
-        f" {row_data(one)} {facts} {tooltip(sentence)}/>"
+        f" {mark_data(one, sentence, **facts)}/>"
     )
 
 
@@ -85,8 +87,8 @@ def value_data(**facts: float | str | None) -> str:
     )
 
 
-def tooltip(sentence: str) -> str:
-    return f'data-tooltip="{escape(sentence)}"'
+def mark_data(one: Variant, tooltip: str, **facts: float | str | None) -> str:
+    return f'{row_data(one)} {value_data(**facts)} data-tooltip="{escape(tooltip)}"'
 
 
 def text(words: str, x: float, y: float, kind: str = "", room: float | None = None) -> str:

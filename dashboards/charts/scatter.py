@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from catalog.palette import Look
 from dashboards.charts import scales
-from dashboards.charts.marks import dot, opening, row_data, text, ticked, value_data
+from dashboards.charts.marks import dot, opening, row_data, text, ticked
 from dashboards.families import Variant
 from lce_core import formats
 
@@ -54,10 +54,9 @@ def scatter_svg(
     ]
     for one, values in points.items():
         shown = (f"{it.name} {formats.score(at)}" for it, at in zip(axes, values, strict=True))
-        facts = value_data(x=values[0], value=values[1])
-        parts.append(
-            dot(one, looks[one.method], places[one], facts, f"{one.label}: {', '.join(shown)}")
-        )
+        sentence = f"{one.label}: {', '.join(shown)}"
+        x_value, value = values
+        parts.append(dot(one, looks[one.method], places[one], sentence, x=x_value, value=value))
     best = [one for one in points if not _is_beaten(points[one], points.values(), axes)]
     return "\n".join([*parts, *_names(best, places), "</svg>"])
 

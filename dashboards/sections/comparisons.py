@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import MARKS, Variant, duplicates, ordered
 from dashboards.figure import Cell, Table, Value, code, paragraph, rendered
 from lce_core import formats
@@ -162,10 +162,8 @@ def _packed(
     rows = sorted(rows, key=lambda row: (order.index(row["benchmark"]), row["eval_length"]))
     columns = list(dict.fromkeys(_column(row, several) for row in rows))
     numbers = {one: number for number, one in enumerate(methods)}
-    pairs: dict[str, list[list[Any]]] = {}
-    for row in rows:
-        first, second = (numbers[one] for one in Variant.pair(row))
-        pairs.setdefault(f"{first} {second}", []).append(
+    pairs = {
+        f"{numbers[first]} {numbers[second]}": [
             [
                 columns.index(_column(row, several)),
                 formats.score(row["value"]),
@@ -174,7 +172,10 @@ def _packed(
                 formats.p_value(row["p_adjusted"], row["family"]),
                 row["verdict"],
             ]
-        )
+            for row in own
+        ]
+        for (first, second), own in grouped(rows, Variant.pair).items()
+    }
     return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
 
 

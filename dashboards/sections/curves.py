@@ -20,7 +20,7 @@ from dashboards.families import (
     ordered,
     panels,
 )
-from dashboards.figure import Cell, Ranged, Table, Value, figure
+from dashboards.figure import Cell, Table, Value, figure, score_cell
 from lce_core import formats
 
 MOST_TASKS = 3
@@ -65,7 +65,7 @@ def _table(lines: Lines, y_name: str, x_name: str) -> Table:
     xs = sorted({point["x"] for points in drawn.values() for point in points})
     rows = []
     for one, points in drawn.items():
-        found = {point["x"]: Ranged(point["y"], *whisker(point)) for point in points}
+        found = {point["x"]: score_cell(point["y"], *whisker(point)) for point in points}
         rows.append((one, *map(found.get, xs)))
     return Table((f"method ({y_name} by {x_name})", *(f"{x:,}" for x in xs)), rows)
 
@@ -168,7 +168,7 @@ def _text(row: Row) -> str:
 
 
 def _against_base(contents: Contents, rows: Sequence[Row]) -> Markup:
-    found = by_variant(rows)
+    found = grouped(rows, Variant.of)
     if not found:
         return Markup()
     columns = list(zip(*found.values(), strict=True))
@@ -199,13 +199,6 @@ def _gain(band: Row, best: float | None) -> Value:
     text = difference_text(band)
     shown = Markup("<b>{}</b>").format(text) if value == best else text
     return Cell(shown, {"class": "number", "data-value": repr(value), "data-csv": text})
-
-
-def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    found: dict[Variant, list[Row]] = {}
-    for row in rows:
-        found.setdefault(Variant.of(row), []).append(row)
-    return found
 
 
 def band_label(band: Row) -> str:
@@ -254,12 +247,11 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
     The base model cannot read prompts longer than its own context. Therefore a control that has no
     results at a length is drawn with those at its own longest length, as in LCEG's Figure 2.
     """
-    variants = list(dict.fromkeys(map(Variant.of, rows)))
+    found = grouped(rows, Variant.of)
     extended = {row["eval_length"] for row in rows if not Variant.of(row).is_control}
     for length in sorted(extended or {row["eval_length"] for row in rows}):
         shown: list[Row] = []
-        for one in variants:
-            mine = select(rows, method=one.method, frozen=one.frozen)
+        for one, mine in found.items():
             there = select(mine, eval_length=length)
             if one.is_control and not there:
                 there = select(mine, eval_length=max(row["eval_length"] for row in mine))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -10,7 +11,7 @@ import streamlit as st
 from dashboards.app.catalog import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import colour, of_look, table
-from dashboards.contents import Row
+from dashboards.contents import Row, grouped
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant, method_looks
 from lce_core.study.variants import CONTROL
 
@@ -31,16 +32,13 @@ class _Style(NamedTuple):
 def page(chosen: Chosen) -> None:
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
-    row = st.container(horizontal=True)
-    y = known[row.selectbox("Vertical axis", list(known), key="y", bind="query-params", width=240)]
+    pick = partial(st.container(horizontal=True).selectbox, bind="query-params", width=240)
+    y = known[pick("Vertical axis", list(known), key="y")]
     names = {name: key for key, name in DIMENSIONS.items()}
     across = [*names, *known]
-    x = row.selectbox("Horizontal axis", across, index=1, key="x", bind="query-params", width=240)
-    hue = names[row.selectbox("Colour", list(names), key="hue", bind="query-params", width=170)]
-    panels = [_NONE, *names]
-    panel = names.get(
-        row.selectbox("Panels", panels, index=3, key="panel", bind="query-params", width=170)
-    )
+    x = pick("Horizontal axis", across, index=1, key="x")
+    hue = names[pick("Colour", list(names), key="hue", width=170)]
+    panel = names.get(pick("Panels", [_NONE, *names], index=3, key="panel", width=170))
     kept = _kept(rows, y)
     per_point = ["variant", "eval_length"] if x in known else []
     by = list(dict.fromkeys(name for name in (names.get(x), hue, panel, *per_point) if name))
@@ -132,26 +130,20 @@ def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
 
-    gaps: dict[tuple[Any, ...], list[Any]] = {}
-    for gap in found.gaps:
-        gaps.setdefault(line(gap), []).append(gap[along])
+    gaps = grouped(found.gaps, line)
     return [
-        {**point, "run": sum(at < point[along] for at in gaps.get(line(point), ()))}
+        {**point, "run": sum(gap[along] < point[along] for gap in gaps.get(line(point), ()))}
         for point in found.drawn
     ]
 
 
 def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Style]) -> None:
-    by_panel: dict[Any, list[dict[str, Any]]] = {}
     # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
     controls = [Variant(CONTROL, frozen).label for frozen in (True, False)]
     control = [point for point in drawn if shared and point["variant"] in controls]
-    for point in drawn:
-        if point not in control:
-            by_panel.setdefault(point[axes.panel] if axes.panel else "", []).append(point)
-    if not by_panel:
-        by_panel[""] = []
+    others = [point for point in drawn if point not in control]
+    by_panel = grouped(others, axes.panel or (lambda _: "")) or {"": []}
     everything = list(dict.fromkeys(point[axes.hue] for point in drawn))
     ys = [point["y"] for point in drawn]
     domain = [min(ys), max(ys)]  # of the vertical axis of every panel
