@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -16,6 +16,7 @@ from catalog.queries import as_store_error, open_catalog
 from lce_core.errors import SpecError, did_you_mean
 
 Row = dict[str, Any]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,10 @@ def select(rows: Sequence[Row], **values: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
-def grouped(rows: Iterable[Row], *by: str | Callable[[Row], Any]) -> dict[Any, list[Row]]:
+def grouped(rows: Iterable[Item], *by: str | Callable[[Item], Any]) -> dict[Any, list[Item]]:
     """Return the rows by their value of a column, of several columns, or of a function."""
     key: Any = by[0] if callable(by[0]) else itemgetter(*by)
-    found: dict[Any, list[Row]] = {}
+    found: dict[Any, list[Item]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dashboards.contents import Row
-from dashboards.families import Variant
+from dashboards.families import MARKS, Variant
 from lce_core import formats
 
 PAGE = Path(__file__).parent / "page"
@@ -118,6 +118,12 @@ def code(text: str) -> Markup:
 
 def link(address: str, text: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(address, text)
+
+
+def verdict_mark(verdict: str | None, against: str = "") -> Markup:
+    """Return the mark of "better" or "worse" with its meaning for screen readers, or ""."""
+    image = Markup(' <span role="img" aria-label="{}{}">{}</span>')
+    return image.format(verdict, against, MARKS[verdict]) if verdict in MARKS else Markup()
 
 
 def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:

@@ -12,17 +12,7 @@ from operator import itemgetter
 
 from catalog.palette import Look
 from dashboards.charts import scales
-from dashboards.charts.marks import (
-    SHAPES,
-    SPOT,
-    colours,
-    mark_data,
-    opening,
-    row_data,
-    text,
-    ticked,
-    value_data,
-)
+from dashboards.charts.marks import SHAPES, colours, mark_data, opening, row_data, text, ticked
 from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 from lce_core import formats
@@ -31,6 +21,8 @@ from lce_core.study.variants import weights_label
 WIDTH, PLOT = 340.0, 170.0
 LEFT, RIGHT, BOTTOM = 42.0, 12.0, 40.0
 LEGEND, LEGEND_LINE = 24.0, 15.0
+SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
+"""SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 CROSS = "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"
 
 
@@ -123,9 +115,10 @@ def line_panel_svg(
         "x": axes.x_name, "y": axes.y_name, "log_x": x.logarithmic, "log_y": y.logarithmic,
         "landmarks": axes.landmarks, "levels": axes.levels,
     }  # fmt: skip
-    facts = value_data(axes=json.dumps(known))
     parts = [
-        opening(f"{axes.title}: {name}", WIDTH, base + BOTTOM, "line-panel", facts),
+        opening(
+            f"{axes.title}: {name}", WIDTH, base + BOTTOM, "line-panel", axes=json.dumps(known)
+        ),
         text(name, 0, 13, "panel-title"),
         *_legend([*lines, *behind], looks),
         *_grid(axes, (x, x_ticks), (y, y_ticks), top, base),

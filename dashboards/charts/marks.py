@@ -28,8 +28,6 @@ SHAPES = (
     "M0 4.2L4-3.1h-8z",
     "M-4-1.4h2.6v-2.6h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6z",
 )
-SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
-"""SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 GAP = 24.0
 _STYLE = Path(__file__).parents[1] / "page" / "figures.css"
 _SIZE = re.compile(r'^<svg [^>]*? width="([\d.]+)" height="([\d.]+)"')
@@ -101,11 +99,11 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{squeezed}>{escape(words)}</text>'
 
 
-def opening(title: str, width: float, height: float, kind: str, facts: str = "") -> str:
+def opening(title: str, width: float, height: float, kind: str, **facts: float | str | None) -> str:
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'
-        f' data-chart="{escape(title)}"{facts and f" {facts}"}>'
+        f' data-chart="{escape(title)}"{f" {value_data(**facts)}" if facts else ""}>'
     )
 
 

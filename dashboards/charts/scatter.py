@@ -1,7 +1,8 @@
 """Scatter plot of two scores per method as SVG; methods on the Pareto front are labelled."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge, mul
 
 from catalog.palette import Look
 from dashboards.charts import scales
@@ -57,24 +58,15 @@ def scatter_svg(
         sentence = f"{one.label}: {', '.join(shown)}"
         x_value, value = values
         parts.append(dot(one, looks[one.method], places[one], sentence, x=x_value, value=value))
-    best = [one for one in points if not _is_beaten(points[one], points.values(), axes)]
+    # A method is beaten if another one is at least as good on both axes and better on one.
+    signs = [1 if axis.higher_is_better else -1 for axis in axes]
+    signed = {one: tuple(map(mul, signs, at)) for one, at in points.items()}
+    best = [
+        one
+        for one, mine in signed.items()
+        if not any(all(map(ge, other, mine)) and other != mine for other in signed.values())
+    ]
     return "\n".join([*parts, *_names(best, places), "</svg>"])
-
-
-def _is_beaten(point: Place, points: Iterable[Place], axes: tuple[Axis, Axis]) -> bool:
-    """Return True if another point is at least as good on both axes and better on one."""
-
-    def signed(one: Place) -> tuple[float, ...]:
-        return tuple(
-            value if axis.higher_is_better else -value
-            for value, axis in zip(one, axes, strict=True)
-        )
-
-    mine = signed(point)
-    return any(
-        all(a >= b for a, b in zip(signed(other), mine, strict=True)) and signed(other) != mine
-        for other in points
-    )
 
 
 def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list[str]:

@@ -88,8 +88,9 @@ def _ordered(contents: Contents, won: Mapping[str, Won]) -> list[Family]:
 def _map(
     contents: Contents, name: str, rows: Sequence[Row], in_order: Sequence[Family], won: Won
 ) -> tuple[float, Markup]:
-    trained, same = contents.studies[0]["trained_context"], duplicates(contents)
-    shown_map = heat_map(name, rows, in_order, won, trained)
+    same = duplicates(contents)
+    shown_map = heat_map(contents, name, rows, in_order, won)
+    trained = shown_map.trained
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
     means = ""
@@ -128,8 +129,13 @@ def _map(
 
 
 def heat_map(
-    title: str, rows: Sequence[Row], in_order: Sequence[Family], won: Won, trained: int | None
+    contents: Contents,
+    title: str,
+    rows: Sequence[Row],
+    in_order: Sequence[Family] = (),
+    won: Won | None = None,
 ) -> HeatMap:
+    """Return the heat map of these rows; by default, in the order of the groups of methods."""
     kinds = {row["benchmark"]: row["kind"] for row in rows}
     lengths = {
         one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds
@@ -150,11 +156,12 @@ def heat_map(
     asked = {variant for variant, _, _ in fields}
     shown = [
         Family(family.key, family.title, members)
-        for family in in_order
+        for family in in_order or groups(contents)
         if (members := tuple(one for one in family.variants if one in asked))
     ]
     blocks = {benchmark_label(one): lengths[one] for one in names}
-    return HeatMap(title, blocks, shown, fields, won, trained)
+    trained = contents.studies[0]["trained_context"]
+    return HeatMap(title, blocks, shown, fields, won or {}, trained)
 
 
 def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:

@@ -21,6 +21,7 @@ _NUMBERS = ("eval_length", "train_length", "seed")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 _NUM_COLOURS = 6
 _NONE = "nothing"
+_FAMILIES = {CONTROL: NO_EXTENSION, **TITLES, "other": OTHERS}
 
 
 class _Style(NamedTuple):
@@ -170,15 +171,14 @@ def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
 
 
 def _order(panel: str | None, value: Any) -> Any:
-    families = [CONTROL, *TITLES, "other"]
     if panel != "family":
         return value
-    return families.index(value) if value in families else len(families)
+    return list(_FAMILIES).index(value) if value in _FAMILIES else len(_FAMILIES)
 
 
 def _title(panel: str, value: Any) -> str:
     if panel == "family":
-        return NO_EXTENSION if value == CONTROL else TITLES.get(value, OTHERS)
+        return _FAMILIES.get(value, OTHERS)
     number = isinstance(value, int) and panel != "seed"
     return f"{DIMENSIONS[panel].partition(' (')[0]} {f'{value:,}' if number else value}"
 
