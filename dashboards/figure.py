@@ -20,10 +20,7 @@ from lce_core import formats
 
 PAGE = Path(__file__).parent / "page"
 TEMPLATES = Environment(
-    loader=FileSystemLoader(PAGE),
-    autoescape=True,
-    trim_blocks=True,
-    undefined=StrictUndefined,
+    loader=FileSystemLoader(PAGE), autoescape=True, trim_blocks=True, undefined=StrictUndefined
 )
 TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 _MACROS: Any = TEMPLATES.get_template("macros.html").module

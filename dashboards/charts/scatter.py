@@ -37,10 +37,7 @@ class Axis:
 
 
 def scatter_svg(
-    title: str,
-    axes: tuple[Axis, Axis],
-    looks: Mapping[str, Look],
-    points: Mapping[Variant, Place],
+    title: str, axes: tuple[Axis, Axis], looks: Mapping[str, Look], points: Mapping[Variant, Place]
 ) -> str:
     right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
     x, x_ticks = axes[0].scale([x for x, _ in points.values()], LEFT + 8, right - 8)

@@ -89,12 +89,7 @@ def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
 
 
 def _table(
-    contents: Contents,
-    benchmark: str,
-    rows: list[Row],
-    columns: Sequence[Column],
-    *,
-    is_open: bool,
+    contents: Contents, benchmark: str, rows: list[Row], columns: Sequence[Column], *, is_open: bool
 ) -> Markup:
     counts = {
         (row["task"], row["eval_length"]): row

@@ -70,11 +70,7 @@ def trials(contents: Contents) -> Table:
     return Table(
         ("method", *(f"{value:g}" for value in values), "note"),
         [
-            (
-                method,
-                *(nll[method, value] for value in values),
-                AT_EDGE if method in edges else "",
-            )
+            (method, *(nll[method, value] for value in values), AT_EDGE if method in edges else "")
             for method in dict.fromkeys(row["method"] for row in rows)
         ],
     )

@@ -61,7 +61,8 @@ def page(chosen: Chosen) -> None:
                 _grid(maps, f"{label}, by depth in %", fields, "depth", names)
             else:
                 maps.caption(f"{label} has no length at which all seeds are done.")
-    _answers(chosen, variants[label], benchmark, task, length, (depth, name_of))
+    place = {"benchmark": benchmark, "task": task, "eval_length": length}
+    _answers(chosen, variants[label], place, depth, name_of)
 
 
 def asked_name(row: Row) -> str:
@@ -83,11 +84,7 @@ def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[di
 
 
 def _grid(
-    place: DeltaGenerator,
-    title: str,
-    fields: list[dict[str, Any]],
-    y: str,
-    order: list[str],
+    place: DeltaGenerator, title: str, fields: list[dict[str, Any]], y: str, order: list[str]
 ) -> None:
     """Draw a heat map of mean scores by length (across) and by the column `y` (down).
 
@@ -135,16 +132,9 @@ def _grid(
 
 
 def _answers(
-    chosen: Chosen,
-    one: Variant,
-    benchmark: str,
-    task: str,
-    length: int,
-    at: tuple[str, Callable[[float], str]],
+    chosen: Chosen, one: Variant, place: Row, depth: str, name_of: Callable[[float], str]
 ) -> None:
-    """Show the answers at a depth, or `_ALL`, that the function in `at` names."""
-    depth, name_of = at
-    place: dict[str, str | int] = {"benchmark": benchmark, "task": task, "eval_length": length}
+    """Show the answers at a depth, or `_ALL`, that `name_of` names."""
     found = [
         row
         for row in chosen.rows("answers", method=one.method, frozen=one.frozen, **place)
@@ -153,14 +143,13 @@ def _answers(
     if not found:
         st.info("No answers here: these cells are not done.")
         return
-    st.subheader(f"Answers of {one.label} at {length:,} tokens", anchor=False)
+    st.subheader(f"Answers of {one.label} at {place['eval_length']:,} tokens", anchor=False)
     heads = {
         "seed": "seed", "sample": "sample", "depth": "depth in %", "score": "score",
         "prediction": "answer", "reference": "reference", "num_prompt_tokens": "prompt tokens",
     }  # fmt: skip
-    picked = table(
-        found, heads, f"answers {one.label} {benchmark} {task} {length} {depth}", "rerun"
-    )
+    key = f"answers {one.label} {' '.join(map(str, place.values()))} {depth}"
+    picked = table(found, heads, key, "rerun")
     if picked is None:
         st.caption("Select a row for the whole answer and its prompt.")
         return

@@ -191,10 +191,7 @@ def _scale(measure: Measure, domain: list[float]) -> alt.Scale:
 
 
 def _chart(
-    drawn: list[dict[str, Any]],
-    axes: _Axes,
-    hues: Mapping[Any, _Style],
-    domain: list[float],
+    drawn: list[dict[str, Any]], axes: _Axes, hues: Mapping[Any, _Style], domain: list[float]
 ) -> alt.LayerChart | alt.FacetChart:
     names = [value for value in hues if any(point[axes.hue] == value for point in drawn)]
     tooltips = [
