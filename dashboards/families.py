@@ -55,10 +55,6 @@ class Family:
     variants: tuple[Variant, ...]
 
 
-def controls(contents: Contents) -> tuple[Variant, ...]:
-    return tuple(one for one in map(Variant.of, contents.overview) if one.is_control)
-
-
 def families(contents: Contents) -> list[Family]:
     return [one for one in groups(contents) if one.key != "control"]
 

@@ -13,7 +13,6 @@ from dashboards.families import (
     Family,
     Variant,
     comparable,
-    controls,
     duplicates,
     families,
     method_looks,
@@ -40,7 +39,7 @@ def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
     drawn = {one: line for one, line in lines.items() if line.ends}
     if not drawn:
         return []
-    behind = [drawn[one] for one in controls(contents) if one in drawn]
+    behind = [drawn[one] for one in ordered(contents) if one.is_control and one in drawn]
     parts = panels(families(contents), list(drawn))
     longest = max((len(part.variants) for part in parts), default=0) + len(behind)
     looks, every = method_looks(contents.overview, contents.families), [*drawn.values()]
@@ -86,8 +85,7 @@ def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
         # Draw a mean only if its tasks are equal at all lengths: otherwise a change of tasks would
         # look like an effect of length.
         if len(tasks) > MOST_TASKS and len({row["task_set"] for row in means}) == 1:
-            known = [row for row in rows if row["metric"] is not None]
-            metric = known[0]["metric"] if known else None
+            metric = next((row["metric"] for row in rows if row["metric"] is not None), None)
             yield (
                 f"{benchmark}: mean of {len(tasks)} tasks".replace("_", " "),
                 "cell",
