@@ -1,12 +1,10 @@
 """Page: compare a method with one other or with all others by the catalog's paired tests."""
 
-from functools import partial
-
 import altair as alt
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import NAMES, colour, p_text, table, text_of
+from dashboards.app.tables import NAMES, colour, p_text, picker, table, text_of
 from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 
@@ -23,7 +21,7 @@ _COLOURS = {
 
 def page(chosen: Chosen) -> None:
     row = st.container(horizontal=True)
-    pick = partial(row.selectbox, bind="query-params", width=220)
+    pick = picker(row, 220)
     variants = {one.label: one for one in chosen.variants()}
     tuned = next((n for n, one in enumerate(variants.values()) if not one.is_control), 0)
     one = variants[pick("Method", list(variants), tuned, key="method")]

@@ -1,7 +1,6 @@
 """Page: from a benchmark's mean scores down to a single answer, its reference and its prompt."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import altair as alt
@@ -9,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import NAMES, colour, table, text_of
+from dashboards.app.tables import NAMES, colour, picker, table, text_of
 from dashboards.app.views import prompt
 from dashboards.charts.heat_map import STEPS
 from dashboards.contents import Row, grouped, select
@@ -30,7 +29,7 @@ def page(chosen: Chosen) -> None:
         st.info("No prompt of this study has been answered yet.")
         return
     row = st.container(horizontal=True)
-    pick = partial(row.selectbox, bind="query-params", width=150)
+    pick = picker(row, 150)
     tasks = {asked_name(one): (one["benchmark"], one["task"]) for one in answered}
     kinds = [own[0]["kind"] for own in grouped(answered, asked_name).values()]
     first = kinds.index("retrieval") if "retrieval" in kinds else 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -10,7 +9,7 @@ import streamlit as st
 
 from dashboards.app.catalog import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
-from dashboards.app.tables import colour, of_look, table
+from dashboards.app.tables import colour, of_look, picker, table
 from dashboards.contents import Row, grouped
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant, method_looks
 from lce_core.study.variants import CONTROL
@@ -33,7 +32,7 @@ class _Style(NamedTuple):
 def page(chosen: Chosen) -> None:
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
-    pick = partial(st.container(horizontal=True).selectbox, bind="query-params", width=240)
+    pick = picker(st.container(horizontal=True), 240)
     y = known[pick("Vertical axis", list(known), key="y")]
     names = {name: key for key, name in DIMENSIONS.items()}
     across = [*names, *known]

@@ -1,11 +1,9 @@
 """Page: numbers printed in papers, beside the study's own values, and each printed table."""
 
-from functools import partial
-
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import table
+from dashboards.app.tables import picker, table
 from dashboards.contents import grouped
 from dashboards.families import Variant
 
@@ -39,7 +37,7 @@ def page(chosen: Chosen) -> None:
         st.info("No paper reports a score for a finished cell of this study.")
     st.subheader("As printed", anchor=False)
     rows = chosen.catalog.rows("printed")
-    pick = partial(st.container(horizontal=True).selectbox, bind="query-params", width=200)
+    pick = picker(st.container(horizontal=True), 200)
     papers = grouped(rows, "paper")
     paper = pick("Paper", list(papers), key="paper")
     places = grouped(papers.get(paper, ()), "place")
