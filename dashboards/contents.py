@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -16,6 +16,7 @@ from catalog.queries import as_store_error, open_catalog
 from lce_core.errors import SpecError, did_you_mean
 
 Row = dict[str, Any]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,10 @@ def select(rows: Sequence[Row], **values: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
-def grouped(rows: Iterable[Row], *columns: str) -> dict[Any, list[Row]]:
-    """Return the rows by their value of a column, or by their values of several columns."""
-    found: dict[Any, list[Row]] = {}
+def grouped(rows: Iterable[Item], *by: str | Callable[[Item], Any]) -> dict[Any, list[Item]]:
+    """Return the rows by their value of a column, of several columns, or of a function."""
+    key: Any = by[0] if callable(by[0]) else itemgetter(*by)
+    found: dict[Any, list[Item]] = {}
     for row in rows:
-        found.setdefault(itemgetter(*columns)(row), []).append(row)
+        found.setdefault(key(row), []).append(row)
     return found

@@ -55,18 +55,8 @@ class Family:
     variants: tuple[Variant, ...]
 
 
-def controls(contents: Contents) -> tuple[Variant, ...]:
-    return tuple(one for one in map(Variant.of, contents.overview) if one.is_control)
-
-
 def families(contents: Contents) -> list[Family]:
-    """Group all variants except the controls by family, in the order of `TITLES`, others last."""
-    known = {Variant.of(row): row["family"] for row in contents.families}
-    order = [one for one in map(Variant.of, contents.overview) if not one.is_control]
-    keys = [key for key in TITLES if key in known.values()]
-    found = [Family(key, TITLES[key], tuple(v for v in order if known[v] == key)) for key in keys]
-    others = tuple(one for one in order if known[one] not in TITLES)
-    return [*found, *([Family("other", OTHERS, others)] if others else [])]
+    return [one for one in groups(contents) if one.key != "control"]
 
 
 def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Look]:
@@ -75,8 +65,15 @@ def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Loo
 
 
 def groups(contents: Contents) -> list[Family]:
-    base = controls(contents)
-    return [*([Family("control", NO_EXTENSION, base)] if base else []), *families(contents)]
+    """Group all variants: the controls, the families in the order of `TITLES`, and all others."""
+    known = {Variant.of(row): row["family"] for row in contents.families}
+
+    def key(one: Variant) -> str:
+        return "control" if one.is_control else known[one] if known[one] in TITLES else "other"
+
+    found = grouped(map(Variant.of, contents.overview), key)
+    titles = {"control": NO_EXTENSION, **TITLES, "other": OTHERS}
+    return [Family(key, titles[key], tuple(found[key])) for key in titles if key in found]
 
 
 def ordered(contents: Contents) -> list[Variant]:
@@ -135,8 +132,9 @@ def scores_of(contents: Contents, rows: Sequence[Row]) -> dict[Place, Row]:
     found = {}
     for row in rows:
         benchmark = row["benchmark"].split("\n")[0]  # `comparable` appends the task after a newline
-        tasks = {one["task"] for one in select(contents.scores, benchmark=benchmark)}
-        # The verdict on the only task of a benchmark also applies to its mean.
+        there = select(contents.scores, benchmark=benchmark, eval_length=row["eval_length"])
+        tasks = {one["task"] for one in there}
+        # The verdict on the only task of a benchmark at a length also applies to its mean.
         task = row.get("task") or (tasks.pop() if len(tasks) == 1 else None)
         compared = {**row, "benchmark": benchmark, "task": task}
         verdict = verdicts.get(tuple(compared[name] for name in _PLACE))

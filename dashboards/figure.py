@@ -15,15 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dashboards.contents import Row
-from dashboards.families import Variant
+from dashboards.families import MARKS, Variant
 from lce_core import formats
 
 PAGE = Path(__file__).parent / "page"
 TEMPLATES = Environment(
-    loader=FileSystemLoader(PAGE),
-    autoescape=True,
-    trim_blocks=True,
-    undefined=StrictUndefined,
+    loader=FileSystemLoader(PAGE), autoescape=True, trim_blocks=True, undefined=StrictUndefined
 )
 TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 _MACROS: Any = TEMPLATES.get_template("macros.html").module
@@ -39,22 +36,6 @@ class Cell:
     @property
     def is_number(self) -> bool:
         return str(self.facts.get("class", "")).startswith("number")
-
-
-class Best(float):
-    """A number that a table shows in bold."""
-
-
-class Ranged(float):
-    """A number with a range around it, such as an interval."""
-
-    low: float
-    high: float
-
-    def __new__(cls, value: float, low: float, high: float) -> Ranged:
-        self = super().__new__(cls, value)
-        self.low, self.high = low, high
-        return self
 
 
 Value = str | int | float | bool | Variant | Cell | None
@@ -136,6 +117,12 @@ def link(address: str, text: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(address, text)
 
 
+def verdict_mark(verdict: str | None, against: str = "") -> Markup:
+    """Return the mark of "better" or "worse" with its meaning for screen readers, or ""."""
+    image = Markup(' <span role="img" aria-label="{}{}">{}</span>')
+    return image.format(verdict, against, MARKS[verdict]) if verdict in MARKS else Markup()
+
+
 def names_as_code(sentence: str, variants: Iterable[Variant]) -> Markup:
     names = sorted({one.label for one in variants if not one.is_control}, key=len, reverse=True)
     if not names:
@@ -160,14 +147,15 @@ def cell_of(value: Value) -> Cell:
         return Cell(f"{value:,}", {"class": "number", "data-value": value})
     if isinstance(value, Variant):
         return Cell(code(value.label))
-    if isinstance(value, float):
-        facts = {"class": "number", "data-value": repr(float(value))}
-        shown = Markup("<b>{}</b>" if isinstance(value, Best) else "{}").format(
-            formats.score(value)
-        )
-        if isinstance(value, Ranged) and value.low < value.high:
-            facts |= {"data-low": repr(value.low), "data-high": repr(value.high)}
-            ends = formats.score(value.low), formats.score(value.high)
-            shown += Markup(" <small>[{}, {}]</small>").format(*ends)
-        return Cell(shown, facts)
-    return Cell(value)
+    return score_cell(value) if isinstance(value, float) else Cell(value)
+
+
+def score_cell(value: float, low: float = 0.0, high: float = 0.0, *, is_best: bool = False) -> Cell:
+    """Return a cell with a number, bold if it is the best, and with its range if low < high."""
+    facts = {"class": "number", "data-value": repr(value)}
+    shown = Markup("<b>{}</b>" if is_best else "{}").format(formats.score(value))
+    if low < high:
+        facts |= {"data-low": repr(low), "data-high": repr(high)}
+        ends = formats.score(low), formats.score(high)
+        shown += Markup(" <small>[{}, {}]</small>").format(*ends)
+    return Cell(shown, facts)

@@ -18,16 +18,7 @@ from dashboards.claims import Expectation
 from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES, registered
 from dashboards.contents import Contents, Row, grouped, opened, read_contents
-from dashboards.families import (
-    LEGEND,
-    MARKS,
-    Variant,
-    base_context,
-    comparable,
-    groups,
-    hole,
-    scores_of,
-)
+from dashboards.families import LEGEND, MARKS, Variant, base_context, comparable, hole, scores_of
 from dashboards.figure import Table, cell_of
 from dashboards.report import unwritable
 from dashboards.sections import comparisons, curves, header, heat_maps, tasks
@@ -148,13 +139,11 @@ def _printed(table: Table) -> Iterator[str]:
 
 
 def _base_model(contents: Contents, out: Path) -> Iterator[str]:
-    (study,) = contents.studies
-    name, trained = study["base_model"], study["trained_context"]
-    scores = contents.scores
+    name, scores = contents.studies[0]["base_model"], contents.scores
     benchmarks = comparable(contents.benchmarks, scores)
     if any(row["value"] is not None for row in benchmarks):
-        shown = heat_maps.heat_map("scores", benchmarks, groups(contents), {}, trained)
-        file = _drawn(out, [heat_map_svg(shown)], name)
+        shown = heat_map_svg(heat_maps.heat_map(contents, "scores", benchmarks))
+        file = _drawn(out, [shown], name)
         yield f"![scores of each method at each length]({file})"
     columns = ("benchmark", "task", "eval_length")
     places = grouped(contents.curves, *columns)
@@ -186,7 +175,7 @@ def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
 
 
 def _against_base(rows: Sequence[Row]) -> Iterator[str]:
-    found = curves.by_variant(rows)
+    found = grouped(rows, Variant.of)
     if not found:
         return
     length, bands = rows[0]["eval_length"], next(iter(found.values()))

@@ -134,16 +134,12 @@ def render(
 
 def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Markup]]:
     several = len(contents.studies) > 1
+    printed = _ON_PAPER if on_paper else {}
     for study in contents.studies:
         base = study["base_model"]
         of_it = contents.of(base)
-        printed = _ON_PAPER if on_paper else {}
-        sections = [
-            (key, title, printed.get(key, section)(of_it))
-            for key, title, section in _OF_A_BASE_MODEL
-        ]
-        for key, title, body in sections:
-            if body:
+        for key, title, section in _OF_A_BASE_MODEL:
+            if body := printed.get(key, section)(of_it):
                 yield (f"{key}-{base}", f"{title}, {base}", body) if several else (key, title, body)
     for key, title, section in _OF_THE_STUDY:
         if body := section(contents):
@@ -151,11 +147,12 @@ def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, Ma
 
 
 def _groups(contents: Contents) -> dict[str, list[str]]:
-    titles: dict[str, dict[str, None]] = {}
+    titles: dict[str, list[str]] = {}
     for study in contents.studies:
         for group in groups(contents.of(study["base_model"])):
-            titles.setdefault(group.title, {}).update((one.label, None) for one in group.variants)
-    return {title: list(labels) for title, labels in titles.items()}
+            labels = titles.setdefault(group.title, [])
+            labels += [one.label for one in group.variants if one.label not in labels]
+    return titles
 
 
 def _asset(name: str) -> Markup:

@@ -262,10 +262,7 @@ def _request(options: Namespace, length: int) -> CellRequest:
     text = np.concatenate(drawn)[: options.tokens].astype(np.uint32)
     return CellRequest(
         model=extend(
-            BASE.initialise(0).eval(),
-            BASE,
-            METHODS.parse({"name": "yarn"}, "perf"),
-            target=8192,
+            BASE.initialise(0).eval(), BASE, METHODS.parse({"name": "yarn"}, "perf"), target=8192
         ),
         tokenizer=BASE.tokenizer(None),
         base_model=BASE,

@@ -27,8 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpu_report import as_markdown
-from measuring import parser
+from measuring import Row, markdown, parser
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "perf"
@@ -38,6 +37,16 @@ _METHODS = (
     *("clex", "dynamic_ntk_aware", "landmark"),
 )
 """One method for each type of attention. landmark is last, because it adds a token to the model."""
+TABLES = {
+    "token-graphs": "Tokens from CUDA graphs",
+    "training": "Training",
+    "kernel": "Attention of one layer, forward and backward",
+    "update": "Updates of bf16 states",
+    "speed": "Inference",
+}
+"""Title of the table for each kind of row, in the order of the page."""
+_UNSHOWN = ("what", "steps", "loss", "out_of_memory", "skipped", "failed")
+"""Keys of rows that are no columns."""
 _TAIL = 4000
 """Characters of a failed section's output that the report shows."""
 _STOP_SECONDS = 10
@@ -214,6 +223,59 @@ def write(folder: Path, found: dict[str, Any]) -> Path:
     path.with_suffix(".json").write_text(text, encoding="utf-8")
     path.with_suffix(".md").write_text(as_markdown(found) + "\n", encoding="utf-8")
     return path
+
+
+# The results as Markdown
+
+
+def as_markdown(found: Row) -> str:
+    """Return the machine, how each section ended, and a table for each kind of measurement."""
+    facts, ended = found["facts"], found["sections"]
+    rows = [row for section in ended for row in section["rows"]]
+    lines = [f"# {facts.get('gpu') or 'No GPU'}", ""]
+    if found["dry_run"]:
+        lines += ["**A dry run with a tiny model: these figures are not those of a GPU.**", ""]
+    lines += [_where(found), "", markdown(map(_ended, ended))]
+    for what, title in TABLES.items():
+        if chosen := [row for row in rows if row["what"] == what]:
+            lines += ["", f"## {title}", "", *_table(chosen)]
+    for section in ended:
+        if section["said"]:
+            lines += ["", f"## {section['name']}: {section['how']}", "", "```text"]
+            lines += [*section["said"].strip().splitlines(), "```"]
+    return "\n".join(lines)
+
+
+def _ended(section: Row) -> Row:
+    tests = [row["counts"] for row in section["rows"] if row["what"] == "tests"]
+    counts = ", ".join(f"{number} {word}" for row in tests for word, number in row.items())
+    named = {"section": section["name"], "ended": section["how"], "seconds": section["seconds"]}
+    return {**named, "tests": counts}
+
+
+def _where(found: Row) -> str:
+    facts = found["facts"]
+    known = [f"{name.replace('_', ' ')} {facts[name]}" for name in facts if facts[name] is not None]
+    return (
+        f"`{found['command']}`, {found['at']}, {found['seconds']:.0f} s; {', '.join(known)}."
+        " MFU is of the dense bf16 peak, with the FLOPs of docs/training.md, without recomputation."
+    )
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Return the table of the rows with figures, then a list of the others with their reasons."""
+    shown, reasons = [], []
+    for row in rows:
+        cells = {key.replace("_", " "): row[key] for key in row if key not in _UNSHOWN}
+        name = ", ".join(map(str, cells.values()))
+        missing = [how for how in ("skipped", "failed") if how in row]
+        reasons += [f"- {how}: {name}: {row[how]}" for how in missing]
+        reasons += [
+            f"- out of memory before: {name}: {one}" for one in row.get("out_of_memory", ())
+        ]
+        if not missing:
+            shown.append(cells)
+    return [*([markdown(shown), ""] if shown else []), *reasons]
 
 
 def _python(*arguments: object) -> list[str]:

@@ -9,11 +9,9 @@ two passes, on a model of one layer; the time for all layers is proportional to 
 """
 
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -133,8 +131,7 @@ def gradient_sums(shape: str) -> dict[str, Any]:
 def trainer_of(shape: str) -> Trainer:
     """Return the trainer of a model of one layer, which sums the gradients of two passes."""
     row = Namespace(method="none", rows_per_step=2)
-    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
-        job = random_job(random_llama(shape, layers=1), Path(folder), row, 64)
+    with random_job(random_llama(shape, layers=1), row, 64) as job:
         return Trainer(job, resolve_device("auto"))
 
 

@@ -22,15 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_common import (
-    PLUGINS,
-    Measurement,
-    SkippedError,
-    first_line,
-    gib,
-    random_llama,
-    section,
-)
+from gpu_common import PLUGINS, Measurement, SkippedError, first_line, gib, random_llama, section
 from measuring import random_rows, training_job
 
 from lce_core.devices import memory_bytes, reproducible, resolve_device
@@ -67,8 +59,7 @@ def steps(options: Namespace, length: int) -> dict[str, Any]:
     """Return the figures of the first fallback that fits into this device's memory."""
     base, device = random_llama(options.shape), resolve_device("auto")
     failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
-        job = random_job(base, Path(folder), options, length)
+    with random_job(base, options, length) as job:
         for fallback in worth_trying(job, base, device, memory_bytes(device)):
             if time.monotonic() > options.deadline:
                 failed.append("no time left")
@@ -88,10 +79,9 @@ def compiling(options: Namespace, length: int, compiled: bool) -> dict[str, Any]
     """Return the figures of a model of few layers, compiled or not."""
     layers = min(COMPILED_LAYERS, random_llama(options.shape).shape.num_layers)
     base, device = random_llama(options.shape, layers=layers), resolve_device("auto")
-    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
-        settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
-        job = random_job(base, Path(folder), options, length).model_copy(update=settings)
-        return trained(job, base, device, options.deadline)
+    settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
+    with random_job(base, options, length) as job:
+        return trained(job.model_copy(update=settings), base, device, options.deadline)
 
 
 def trained(
@@ -135,31 +125,34 @@ def uncounted(rows_per_step: int) -> int:
     return math.ceil(2 / rows_per_step)
 
 
-def random_job(base: LanguageModel, folder: Path, options: Namespace, length: int) -> TrainingJob:
-    """Return a bf16 run on random tokens with one row per forward pass."""
-    for name in ("rows", "out", "resume"):
-        (folder / name).mkdir()
-    num_steps = uncounted(options.rows_per_step) + COUNTED_STEPS
-    random_rows(folder / "rows", num_steps * options.rows_per_step, length, vocabulary=32000)
-    return training_job(
-        base,
-        folder,
-        length,
-        method=METHODS.parse({"name": options.method}, "perf/gpu").identity(),
-        training=Training(
-            learning_rate=1e-5,
-            tokens_per_step=options.rows_per_step * length,
-            warmup_steps=1,
-            schedule="constant",
-            precision="bf16",
-            state_precision="bf16",
-        ),
-        num_steps=num_steps,
-        target_context=max(length, 2 * base.geometry.trained_context),
-        micro_batch_tokens=length,
-        checkpoint_seconds=1e9,
-        plugin_folders=(PLUGINS,),
-    )
+@contextlib.contextmanager
+def random_job(base: LanguageModel, options: Namespace, length: int) -> Iterator[TrainingJob]:
+    """Yield a bf16 run on random tokens with one row per forward pass, in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as name:
+        folder = Path(name)
+        for part in ("rows", "out", "resume"):
+            (folder / part).mkdir()
+        num_steps = uncounted(options.rows_per_step) + COUNTED_STEPS
+        random_rows(folder / "rows", num_steps * options.rows_per_step, length, vocabulary=32000)
+        yield training_job(
+            base,
+            folder,
+            length,
+            method=METHODS.parse({"name": options.method}, "perf/gpu").identity(),
+            training=Training(
+                learning_rate=1e-5,
+                tokens_per_step=options.rows_per_step * length,
+                warmup_steps=1,
+                schedule="constant",
+                precision="bf16",
+                state_precision="bf16",
+            ),
+            num_steps=num_steps,
+            target_context=max(length, 2 * base.geometry.trained_context),
+            micro_batch_tokens=length,
+            checkpoint_seconds=1e9,
+            plugin_folders=(PLUGINS,),
+        )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.contents import Row
+from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 
 DIMENSIONS = {
@@ -92,18 +92,17 @@ _Mean = tuple[float | None, int, frozenset[tuple[Any, ...]]]
 def _means(
     rows: Sequence[Row], by: Sequence[str], measure: Measure
 ) -> dict[tuple[Any, ...], _Mean]:
-    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], float | None]] = {}
-    measured = _measured(rows, measure)
-    for cell, (row, value) in measured.items():
-        key = tuple(dimension(row, name) for name in by)
-        groups.setdefault(key, {})[cell] = value
+    cells = grouped(
+        _measured(rows, measure).values(),
+        lambda cell: tuple(dimension(cell[0], name) for name in by),
+    )
     others = [name for name in _PARTS if name not in by]
     found = {}
-    for key, cells in groups.items():
-        known = [value for value in cells.values() if value is not None]
-        parts = frozenset(tuple(measured[cell][0][name] for name in others) for cell in cells)
-        mean = sum(known) / len(known) if len(known) == len(cells) else None
-        found[key] = mean, len(cells), parts
+    for key, own in cells.items():
+        known = [value for _, value in own if value is not None]
+        parts = frozenset(tuple(row[name] for name in others) for row, _ in own)
+        mean = sum(known) / len(known) if len(known) == len(own) else None
+        found[key] = mean, len(own), parts
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import altair as alt
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from catalog.formatting import is_numeric
 from catalog.palette import Look
@@ -62,6 +63,11 @@ def table(
     # With on_select="rerun", st.dataframe returns a state; its type does not say so.
     picked: list[int] = cast(Any, state)["selection"]["rows"]
     return picked[0] if picked and picked[0] < len(rows) else None
+
+
+def picker(place: DeltaGenerator, width: int) -> Any:
+    """Return a function that draws a picker here, whose value the page's address keeps."""
+    return functools.partial(place.selectbox, bind="query-params", width=width)
 
 
 def p_text(row: Row) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.palette import Look
-from dashboards.charts.marks import colours, dot, opening, row_data, text, value_data
+from dashboards.charts.marks import colours, dot, opening, row_data, text
 from dashboards.charts.scales import Scale, WithTicks, linear, logarithmic
 from dashboards.contents import Row
 from dashboards.families import Variant
@@ -70,11 +70,8 @@ def _panel(
         if known:
             shown += f" [{formats.score(interval[0])}, {formats.score(interval[1])}]"
         sentence = f"{one.label}, {benchmark} at {length:,}: {shown}"
-        facts = value_data(
-            benchmark=benchmark, length=length, value=row["value"],
-            low=interval[0], high=interval[1],
-        )  # fmt: skip
-        yield dot(one, look, (x, y), facts, sentence)
+        facts = {"benchmark": benchmark, "length": length, "value": row["value"]}
+        yield dot(one, look, (x, y), sentence, **facts, low=interval[0], high=interval[1])
 
 
 def _scale(rows: Sequence[Row], start: float, end: float) -> WithTicks:

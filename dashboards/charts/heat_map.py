@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from dashboards.charts.marks import opening, row_data, text, tooltip, value_data
+from dashboards.charts.marks import mark_data, opening, row_data, text, value_data
 from dashboards.families import Family, Variant
 
 STEPS = 10
@@ -124,17 +124,16 @@ def _row(
             continue
         place = f'x="{x + 0.5:g}" y="{y + 0.5:g}" width="{FIELD - 1:g}" height="{HEIGHT - 1:g}"'
         step = "absent" if field.level is None else f"h{round(field.level * STEPS)}"
-        facts = value_data(block=block.replace("\n", ": "), x=length, value=field.value)
         best = " best" if field.is_best else ""
+        data = mark_data(one, field.tooltip, block=block, x=length, value=field.value)
         parts.append(
-            f'<g class="field {step}{best}" {whose} {facts} {tooltip(field.tooltip)}>'
+            f'<g class="field {step}{best}" {data}>'
             f'<rect rx="2" {place}/>{text(field.text, x + FIELD / 2, y + 15, "middle")}</g>'
         )
     if one in shown.won:
         share, x = shown.won[one], right - WON
-        facts = value_data(won=share)
         parts.append(
-            f'<g class="won" {whose} {facts}>'
+            f'<g class="won" {whose} {value_data(won=share)}>'
             f'<rect class="track" x="{x:g}" y="{y + 4:g}" width="{WON:g}" height="13" rx="2"/>'
             f'<rect class="bar" x="{x:g}" y="{y + 4:g}" width="{WON * share:.4g}" height="13"'
             f' rx="2"/>{text(f"{share:.0%}", x + WON / 2, y + 15, "middle")}</g>'
@@ -149,12 +148,11 @@ def depth_grid_svg(
     values: Mapping[tuple[int, float], float],
 ) -> str:
     """Return a heat map of one method: share of needles found by length (across) and depth in %."""
-    whose = row_data(one)
     wide = (GRID_WIDTH - GRID_LEFT) / len(lengths)
     base = GRID_TOP + GRID_HEIGHT * len(depths)
     parts = [
         opening(f"needles: {one.label}", GRID_WIDTH, base + GRID_BOTTOM, "depth-grid"),
-        f"<g {whose}>",
+        f"<g {row_data(one)}>",
         text(one.label, 0, 13, "panel-title small", room=0.86 * GRID_WIDTH),
     ]
     for number, length in enumerate(lengths):
@@ -163,11 +161,11 @@ def depth_grid_svg(
             step = "absent" if value is None else f"h{round(value * STEPS)}"
             found = "not evaluated" if value is None else f"{value:.0%} found"
             sentence = f"{one.label}, {length:,} tokens, depth {depth:g} %: {found}"
+            data = mark_data(one, sentence, x=length, depth=depth, value=value)
             parts.append(
                 f'<rect class="field {step}" x="{GRID_LEFT + wide * number + 0.5:.2f}"'
                 f' y="{GRID_TOP + GRID_HEIGHT * row + 0.5:g}" width="{wide - 1:.2f}"'
-                f' height="{GRID_HEIGHT - 1:g}" {whose}'
-                f" {value_data(x=length, depth=depth, value=value)} {tooltip(sentence)}/>"
+                f' height="{GRID_HEIGHT - 1:g}" {data}/>'
             )
     for row, name in ((0, f"{depths[0]:g}%"), (len(depths) - 1, f"{depths[-1]:g}%")):
         parts.append(text(name, GRID_LEFT - 4, GRID_TOP + GRID_HEIGHT * row + 9, "tick tiny end"))

@@ -8,21 +8,12 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from catalog.palette import Look
 from dashboards.charts import scales
-from dashboards.charts.marks import (
-    SHAPES,
-    SPOT,
-    colours,
-    opening,
-    row_data,
-    text,
-    ticked,
-    tooltip,
-    value_data,
-)
-from dashboards.contents import Row
+from dashboards.charts.marks import SHAPES, colours, mark_data, opening, row_data, text, ticked
+from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 from lce_core import formats
 from lce_core.study.variants import weights_label
@@ -30,6 +21,8 @@ from lce_core.study.variants import weights_label
 WIDTH, PLOT = 340.0, 170.0
 LEFT, RIGHT, BOTTOM = 42.0, 12.0, 40.0
 LEGEND, LEGEND_LINE = 24.0, 15.0
+SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
+"""SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 CROSS = "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"
 
 
@@ -60,10 +53,12 @@ class Line:
 
 
 def lines_of(rows: Sequence[Row], x: str, y: str) -> dict[Variant, Line]:
-    found: dict[Variant, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row[x]):
-        found.setdefault(Variant.of(row), []).append({**row, "x": row[x], "y": row[y]})
-    return {one: Line(one, found[one]) for one in dict.fromkeys(map(Variant.of, rows))}
+    return {
+        one: Line(
+            one, [{**row, "x": row[x], "y": row[y]} for row in sorted(own, key=itemgetter(x))]
+        )
+        for one, own in grouped(rows, Variant.of).items()
+    }
 
 
 def whisker(point: Row) -> tuple[float, float]:
@@ -115,29 +110,14 @@ def line_panel_svg(
     make_y = scales.logarithmic if axes.log_y and min(ys) > 0 else scales.linear
     x, x_ticks = axes.x_scale(xs, LEFT + 8, WIDTH - RIGHT - 8)
     y, y_ticks = make_y(ys, base, top)
-    axes = replace(
-        axes,
-        x_name=scales.name(axes.x_name, x),
-        y_name=scales.name(axes.y_name, y),
-    )
+    axes = replace(axes, x_name=scales.name(axes.x_name, x), y_name=scales.name(axes.y_name, y))
+    known = {
+        "x": axes.x_name, "y": axes.y_name, "log_x": x.logarithmic, "log_y": y.logarithmic,
+        "landmarks": axes.landmarks, "levels": axes.levels,
+    }  # fmt: skip
     parts = [
         opening(
-            f"{axes.title}: {name}",
-            WIDTH,
-            base + BOTTOM,
-            "line-panel",
-            value_data(
-                axes=json.dumps(
-                    {
-                        "x": axes.x_name,
-                        "y": axes.y_name,
-                        "log_x": x.logarithmic,
-                        "log_y": y.logarithmic,
-                        "landmarks": axes.landmarks,
-                        "levels": axes.levels,
-                    }
-                )
-            ),
+            f"{axes.title}: {name}", WIDTH, base + BOTTOM, "line-panel", axes=json.dumps(known)
         ),
         text(name, 0, 13, "panel-title"),
         *_legend([*lines, *behind], looks),
@@ -192,10 +172,8 @@ def _grid(
 
 def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) -> list[str]:
     one = line.variant
-    whose = row_data(one)
-    parts = [
-        f'<g class="series {_classes(one)}" {colours(look)} data-series="{one.label}" {whose}>'
-    ]
+    own = f'{colours(look)} data-series="{one.label}" {row_data(one)}'
+    parts = [f'<g class="series {_classes(one)}" {own}>']
     # A line joins the points of a run; each gap starts a new run.
     groups = itertools.groupby(line.rows, lambda row: row["y"] is None)
     runs = [list(run) for is_gap, run in groups if not is_gap]
@@ -210,13 +188,9 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
             parts.append(f'<path class="range" d="{ends}"/>')
         shape = f'mark" d="{SHAPES[look.shape]}' if axes.marks else f'spot" d="{SPOT}'
         at = f"translate({x(point['x']):g} {y(point['y']):g})"
-        facts = value_data(
-            x=point["x"], value=point["y"], lowest=low, highest=high, run=number or None
-        )
-        parts.append(
-            f'<path class="{shape}" transform="{at}" {whose} {facts}'
-            f" {tooltip(_sentence(axes, one, point))}/>"
-        )
+        facts = {"x": point["x"], "value": point["y"], "lowest": low, "highest": high}
+        data = mark_data(one, _sentence(axes, one, point), **facts, run=number or None)
+        parts.append(f'<path class="{shape}" transform="{at}" {data}/>')
     for gap in line.rows:
         if gap["y"] is None and gap["value_of_done"] is not None:
             done = f"{gap['num_seeds']} of {gap['num_planned']} {axes.counted}s"
@@ -225,11 +199,8 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
                 f" {formats.score(gap['value_of_done'])}; {gap['missing']}"
             )
             at = f"translate({x(gap['x']):g} {y(gap['value_of_done']):g})"
-            facts = value_data(x=gap["x"], value_of_done=gap["value_of_done"])
-            parts.append(
-                f'<path class="gap" d="{CROSS}" transform="{at}" {whose} {facts}'
-                f" {tooltip(sentence)}/>"
-            )
+            data = mark_data(one, sentence, x=gap["x"], value_of_done=gap["value_of_done"])
+            parts.append(f'<path class="gap" d="{CROSS}" transform="{at}" {data}/>')
     return [*parts, "</g>"]
 
 

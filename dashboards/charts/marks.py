@@ -28,8 +28,6 @@ SHAPES = (
     "M0 4.2L4-3.1h-8z",
     "M-4-1.4h2.6v-2.6h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6z",
 )
-SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
-"""SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 GAP = 24.0
 _STYLE = Path(__file__).parents[1] / "page" / "figures.css"
 _SIZE = re.compile(r'^<svg [^>]*? width="([\d.]+)" height="([\d.]+)"')
@@ -53,11 +51,13 @@ def key_html(one: Variant, look: Look) -> Markup:
     )
 
 
-def dot(one: Variant, look: Look, at: tuple[float, float], facts: str, sentence: str) -> str:
+def dot(
+    one: Variant, look: Look, at: tuple[float, float], sentence: str, **facts: float | str | None
+) -> str:
     return (
         f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
         f' d="{SHAPES[look.shape]}" transform="translate({at[0]:g} {at[1]:g})"'
-        f" {row_data(one)} {facts} {tooltip(sentence)}/>"
+        f" {mark_data(one, sentence, **facts)}/>"
     )
 
 
@@ -85,8 +85,8 @@ def value_data(**facts: float | str | None) -> str:
     )
 
 
-def tooltip(sentence: str) -> str:
-    return f'data-tooltip="{escape(sentence)}"'
+def mark_data(one: Variant, tooltip: str, **facts: float | str | None) -> str:
+    return f'{row_data(one)} {value_data(**facts)} data-tooltip="{escape(tooltip)}"'
 
 
 def text(words: str, x: float, y: float, kind: str = "", room: float | None = None) -> str:
@@ -99,11 +99,11 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{squeezed}>{escape(words)}</text>'
 
 
-def opening(title: str, width: float, height: float, kind: str, facts: str = "") -> str:
+def opening(title: str, width: float, height: float, kind: str, **facts: float | str | None) -> str:
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'
-        f' data-chart="{escape(title)}"{facts and f" {facts}"}>'
+        f' data-chart="{escape(title)}"{f" {value_data(**facts)}" if facts else ""}>'
     )
 
 

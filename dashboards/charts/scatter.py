@@ -1,11 +1,12 @@
 """Scatter plot of two scores per method as SVG; methods on the Pareto front are labelled."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge, mul
 
 from catalog.palette import Look
 from dashboards.charts import scales
-from dashboards.charts.marks import dot, opening, row_data, text, ticked, value_data
+from dashboards.charts.marks import dot, opening, row_data, text, ticked
 from dashboards.families import Variant
 from lce_core import formats
 
@@ -36,10 +37,7 @@ class Axis:
 
 
 def scatter_svg(
-    title: str,
-    axes: tuple[Axis, Axis],
-    looks: Mapping[str, Look],
-    points: Mapping[Variant, Place],
+    title: str, axes: tuple[Axis, Axis], looks: Mapping[str, Look], points: Mapping[Variant, Place]
 ) -> str:
     right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
     x, x_ticks = axes[0].scale([x for x, _ in points.values()], LEFT + 8, right - 8)
@@ -54,28 +52,18 @@ def scatter_svg(
     ]
     for one, values in points.items():
         shown = (f"{it.name} {formats.score(at)}" for it, at in zip(axes, values, strict=True))
-        facts = value_data(x=values[0], value=values[1])
-        parts.append(
-            dot(one, looks[one.method], places[one], facts, f"{one.label}: {', '.join(shown)}")
-        )
-    best = [one for one in points if not _is_beaten(points[one], points.values(), axes)]
+        sentence = f"{one.label}: {', '.join(shown)}"
+        x_value, value = values
+        parts.append(dot(one, looks[one.method], places[one], sentence, x=x_value, value=value))
+    # A method is beaten if another one is at least as good on both axes and better on one.
+    signs = [1 if axis.higher_is_better else -1 for axis in axes]
+    signed = {one: tuple(map(mul, signs, at)) for one, at in points.items()}
+    best = [
+        one
+        for one, mine in signed.items()
+        if not any(all(map(ge, other, mine)) and other != mine for other in signed.values())
+    ]
     return "\n".join([*parts, *_names(best, places), "</svg>"])
-
-
-def _is_beaten(point: Place, points: Iterable[Place], axes: tuple[Axis, Axis]) -> bool:
-    """Return True if another point is at least as good on both axes and better on one."""
-
-    def signed(one: Place) -> tuple[float, ...]:
-        return tuple(
-            value if axis.higher_is_better else -value
-            for value, axis in zip(one, axes, strict=True)
-        )
-
-    mine = signed(point)
-    return any(
-        all(a >= b for a, b in zip(signed(other), mine, strict=True)) and signed(other) != mine
-        for other in points
-    )
 
 
 def _names(labelled: Sequence[Variant], places: Mapping[Variant, Place]) -> list[str]:

@@ -15,12 +15,4 @@ claim, with the outcomes of the comparisons that test it.
 from dashboards.claims.expectations import Expectation, counted, expectations
 from dashboards.claims.found import Claim, Topic, claims, told_apart
 
-__all__ = [
-    "Claim",
-    "Expectation",
-    "Topic",
-    "claims",
-    "counted",
-    "expectations",
-    "told_apart",
-]
+__all__ = ["Claim", "Expectation", "Topic", "claims", "counted", "expectations", "told_apart"]

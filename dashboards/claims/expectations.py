@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
 import duckdb
 
 from dashboards.claims import wording
-from dashboards.contents import REPORT, Row, rows_of
+from dashboards.contents import REPORT, Row, grouped, rows_of
 from dashboards.families import Variant
 from lce_core import formats
 
@@ -109,10 +108,9 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
             own[0]["withdrawn_after"],
             next((row["blocked_by"] + 1 for row in own if row["blocked_by"] is not None), None),
         )
-        for (base_model, _, entry), group in groupby(
+        for (base_model, _, entry), own in grouped(
             sorted(found["expectations"], key=place), place
-        )
-        for own in [list(group)]
+        ).items()
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import duckdb
 
 from dashboards.claims import wording
-from dashboards.contents import Row, rows_of
+from dashboards.contents import Row, grouped, rows_of
 from dashboards.families import Variant
 from lce_core import formats
 from lce_core.kinds import Kind
@@ -19,8 +19,9 @@ _KINDS = get_args(Kind)
 _TOPICS = ("base", "order", "length", "pair")
 _UNDECIDED = ("the same", "undecided", "too few")
 _SAME = (
-    "eval_length", "task", "method", "frozen", "other_method", "other_frozen", "difference",
-    "value", "p_adjusted", "family", "num_seeds", "smallest_detectable", "num_needed",
+    "base_model", "benchmark", "eval_length", "task", "method", "frozen", "other_method",
+    "other_frozen", "difference", "value", "p_adjusted", "family", "num_seeds",
+    "smallest_detectable", "num_needed",
 )  # fmt: skip
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
@@ -131,15 +132,10 @@ def _lengths(rows: Sequence[Row]) -> Iterator[Claim]:
             f"{wording.named(Variant.of(row))} has an effective context of {row['tokens']:,} tokens"
             f" [{row['ci_low']:,} to {row['ci_high']:,}]: {held};"
             f" evaluated up to {row['longest']:,} tokens",
-            row["base_model"],
-            row["benchmark"],
-            task=row["task"],
-            method=row["method"],
-            frozen=row["frozen"],
             value=row["tokens"],
             low=row["ci_low"],
             high=row["ci_high"],
-            num_seeds=row["num_seeds"],
+            **_same(row, "base_model", "benchmark", "task", "method", "frozen", "num_seeds"),
         )
 
 
@@ -162,13 +158,10 @@ def _orders(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
             f"{where}, in this study, {relation} on {row['benchmark']}: Kendall's tau ="
             f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])}"
             f" over {row['num_methods']} {who}; {formats.p_value(row['p_adjusted'])}",
-            row["base_model"],
-            row["benchmark"],
-            row["eval_length"],
             value=row["kendall"],
             low=row["kendall_low"],
             high=row["kendall_high"],
-            p_adjusted=row["p_adjusted"],
+            **_same(row, "base_model", "benchmark", "eval_length", "p_adjusted"),
         )
 
 
@@ -194,12 +187,10 @@ def _pairs(rows: Sequence[Row], trained: Trained) -> Iterator[Claim]:
             "base" if BASE in (ours, theirs) else "pair",
             row["verdict"],
             f"{where}, {_said(row, row['benchmark'] in several)}",
-            row["base_model"],
-            row["benchmark"],
             low=row["ci_low"],
             high=row["ci_high"],
             num_samples=row["num_clusters"],
-            **{name: row[name] for name in _SAME},
+            **_same(row, *_SAME),
         )
 
 
@@ -244,8 +235,10 @@ def _said(row: Row, several: bool) -> str:
     )
 
 
+def _same(row: Row, *names: str) -> Row:
+    return {name: row[name] for name in names}
+
+
 def _with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:
-    tasks: dict[str, set[str]] = {}
-    for row in rows:
-        tasks.setdefault(row["benchmark"], set()).add(row[column])
-    return {name for name, found in tasks.items() if len(found) > 1}
+    found = grouped(rows, "benchmark")
+    return {name for name, own in found.items() if len({row[column] for row in own}) > 1}

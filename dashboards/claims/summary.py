@@ -8,7 +8,7 @@ A method is beaten on a benchmark at a length if another one is significantly be
 all tasks that both have.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ import duckdb
 
 from dashboards.claims.expectations import Expectation, counted, expectations
 from dashboards.claims.wording import at, listed, stage
-from dashboards.contents import REPORT, Contents, Row, queries_of, rows_of, select
+from dashboards.contents import REPORT, Contents, Row, grouped, queries_of, rows_of, select
 from dashboards.families import Variant
 from lce_core import formats
 
@@ -98,15 +98,10 @@ class Summary:
 
     def _choice(self, length: int) -> Choice | None:
         rows = select(self.rows.pairs, eval_length=length)
-        compared: dict[Variant, set[str]] = {}
-        beaten: dict[Variant, set[str]] = {}
-        for row in rows:
-            one = Variant.of(row)
-            compared.setdefault(one, set()).add(row["benchmark"])
-            if row["verdict"] == "worse":
-                beaten.setdefault(one, set()).add(row["benchmark"])
         names = tuple(sorted({row["benchmark"] for row in rows}))
-        everywhere = {one for one, found in compared.items() if len(found) == len(names)}
+        compared = grouped(rows, Variant.of)
+        beaten = grouped(select(rows, verdict="worse"), Variant.of)
+        everywhere = {one for one, own in compared.items() if _num_benchmarks(own) == len(names)}
         chosen_by = next((one for one in (*self.benchmarks, *names) if one in names), None)
         scores = {
             Variant.of(row): row
@@ -122,7 +117,7 @@ class Summary:
             flops = sum(
                 row["train_flops"] or 0.0 for row in self.rows.costs if Variant.of(row) == one
             )
-            return len(beaten.get(one, ())), value, flops, one.label
+            return _num_benchmarks(beaten.get(one, ())), value, flops, one.label
 
         best = min(scores, key=rank)
         return Choice(
@@ -131,7 +126,7 @@ class Summary:
             tuple(sorted((one for one in scores if one not in beaten), key=rank)),
             chosen_by,
             scores[best]["value"],
-            len(beaten.get(best, ())),
+            _num_benchmarks(beaten.get(best, ())),
             names,
         )
 
@@ -283,6 +278,10 @@ def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary
         Summary(found.of(base), [entry for entry in expected if entry.base_model == base])
         for base in (row["base_model"] for row in found.studies)
     ]
+
+
+def _num_benchmarks(rows: Sequence[Row]) -> int:
+    return len({row["benchmark"] for row in rows})
 
 
 def _exponent(number: float) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dashboards.contents import Contents, Row, select
+from dashboards.contents import Contents, Row, grouped, select
 from dashboards.families import MARKS, Variant, duplicates, ordered
-from dashboards.figure import Cell, Table, Value, code, paragraph, rendered
+from dashboards.figure import Cell, Table, Value, code, paragraph, rendered, verdict_mark
 from lce_core import formats
 from lce_core.study.variants import weights_label
 
@@ -112,13 +112,11 @@ def _minus(pairs: Mapping[tuple[Variant, Variant], Row], one: Variant, second: V
     number, _, interval = formats.difference(
         row["difference"] + 0.0, row["ci_low"], row["ci_high"]
     ).partition(" ")
-    mark = Markup()
-    if row["verdict"] in MARKS:
-        image = Markup(' <span role="img" aria-label="{}">{}</span>')
-        mark = image.format(row["verdict"], MARKS[row["verdict"]])
     p_value = formats.p_value(row["p_adjusted"], row["family"])
     about = f"{one.label} minus {second.label}: {p_value}"
-    shown = Markup("{}{}<br><small>{}</small>").format(number, mark, interval)
+    shown = Markup("{}{}<br><small>{}</small>").format(
+        number, verdict_mark(row["verdict"]), interval
+    )
     return Cell(shown, {"data-value": repr(row["difference"]), "data-tooltip": about})
 
 
@@ -162,10 +160,8 @@ def _packed(
     rows = sorted(rows, key=lambda row: (order.index(row["benchmark"]), row["eval_length"]))
     columns = list(dict.fromkeys(_column(row, several) for row in rows))
     numbers = {one: number for number, one in enumerate(methods)}
-    pairs: dict[str, list[list[Any]]] = {}
-    for row in rows:
-        first, second = (numbers[one] for one in Variant.pair(row))
-        pairs.setdefault(f"{first} {second}", []).append(
+    pairs = {
+        f"{numbers[first]} {numbers[second]}": [
             [
                 columns.index(_column(row, several)),
                 formats.score(row["value"]),
@@ -174,7 +170,10 @@ def _packed(
                 formats.p_value(row["p_adjusted"], row["family"]),
                 row["verdict"],
             ]
-        )
+            for row in own
+        ]
+        for (first, second), own in grouped(rows, Variant.pair).items()
+    }
     return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
 
 

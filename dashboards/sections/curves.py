@@ -13,14 +13,13 @@ from dashboards.families import (
     Family,
     Variant,
     comparable,
-    controls,
     duplicates,
     families,
     method_looks,
     ordered,
     panels,
 )
-from dashboards.figure import Cell, Ranged, Table, Value, figure
+from dashboards.figure import Cell, Table, Value, figure, score_cell
 from lce_core import formats
 
 MOST_TASKS = 3
@@ -40,7 +39,7 @@ def family_panels(contents: Contents, axes: Axes, lines: Lines) -> list[str]:
     drawn = {one: line for one, line in lines.items() if line.ends}
     if not drawn:
         return []
-    behind = [drawn[one] for one in controls(contents) if one in drawn]
+    behind = [drawn[one] for one in ordered(contents) if one.is_control and one in drawn]
     parts = panels(families(contents), list(drawn))
     longest = max((len(part.variants) for part in parts), default=0) + len(behind)
     looks, every = method_looks(contents.overview, contents.families), [*drawn.values()]
@@ -65,7 +64,7 @@ def _table(lines: Lines, y_name: str, x_name: str) -> Table:
     xs = sorted({point["x"] for points in drawn.values() for point in points})
     rows = []
     for one, points in drawn.items():
-        found = {point["x"]: Ranged(point["y"], *whisker(point)) for point in points}
+        found = {point["x"]: score_cell(point["y"], *whisker(point)) for point in points}
         rows.append((one, *map(found.get, xs)))
     return Table((f"method ({y_name} by {x_name})", *(f"{x:,}" for x in xs)), rows)
 
@@ -86,8 +85,7 @@ def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
         # Draw a mean only if its tasks are equal at all lengths: otherwise a change of tasks would
         # look like an effect of length.
         if len(tasks) > MOST_TASKS and len({row["task_set"] for row in means}) == 1:
-            known = [row for row in rows if row["metric"] is not None]
-            metric = known[0]["metric"] if known else None
+            metric = next((row["metric"] for row in rows if row["metric"] is not None), None)
             yield (
                 f"{benchmark}: mean of {len(tasks)} tasks".replace("_", " "),
                 "cell",
@@ -168,7 +166,7 @@ def _text(row: Row) -> str:
 
 
 def _against_base(contents: Contents, rows: Sequence[Row]) -> Markup:
-    found = by_variant(rows)
+    found = grouped(rows, Variant.of)
     if not found:
         return Markup()
     columns = list(zip(*found.values(), strict=True))
@@ -199,13 +197,6 @@ def _gain(band: Row, best: float | None) -> Value:
     text = difference_text(band)
     shown = Markup("<b>{}</b>").format(text) if value == best else text
     return Cell(shown, {"class": "number", "data-value": repr(value), "data-csv": text})
-
-
-def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    found: dict[Variant, list[Row]] = {}
-    for row in rows:
-        found.setdefault(Variant.of(row), []).append(row)
-    return found
 
 
 def band_label(band: Row) -> str:
@@ -254,12 +245,11 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
     The base model cannot read prompts longer than its own context. Therefore a control that has no
     results at a length is drawn with those at its own longest length, as in LCEG's Figure 2.
     """
-    variants = list(dict.fromkeys(map(Variant.of, rows)))
+    found = grouped(rows, Variant.of)
     extended = {row["eval_length"] for row in rows if not Variant.of(row).is_control}
     for length in sorted(extended or {row["eval_length"] for row in rows}):
         shown: list[Row] = []
-        for one in variants:
-            mine = select(rows, method=one.method, frozen=one.frozen)
+        for one, mine in found.items():
             there = select(mine, eval_length=length)
             if one.is_control and not there:
                 there = select(mine, eval_length=max(row["eval_length"] for row in mine))

@@ -57,16 +57,13 @@ def _shared(
     texts: list[Row], rows: list[Row], target: int
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
     """Return the text, the length and the points of most methods; prefer the target length."""
-    best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
+    found = []
     for text, own in grouped(texts, "benchmark").items():
-        for length in sorted({row["eval_length"] for row in rows}):
+        for length, there in grouped(rows, "eval_length").items():
             xs = {Variant.of(row): row["value"] for row in select(own, eval_length=length)}
             points = {
-                one: (xs[one], row["value"])
-                for row in select(rows, eval_length=length)
-                if (one := Variant.of(row)) in xs
+                one: (xs[one], row["value"]) for row in there if (one := Variant.of(row)) in xs
             }
-            rank = (len(points), length == target, length)
-            if len(points) >= FEWEST and (best is None or rank > best[0]):
-                best = (rank, text, length, points)
-    return best[1:] if best else None
+            if len(points) >= FEWEST:
+                found.append((text, length, points))
+    return max(found, key=lambda one: (len(one[2]), one[1] == target, one[1]), default=None)

@@ -10,7 +10,7 @@ from dashboards.claims.summary import Summary
 from dashboards.claims.wording import registered
 from dashboards.contents import Contents, select
 from dashboards.families import Variant, base_context, benchmark_label, method_looks
-from dashboards.figure import figure, names_as_code, rendered
+from dashboards.figure import figure, rendered
 
 MOST_PANELS = 8
 PICTURE = "Methods beyond the trained context"
@@ -27,7 +27,11 @@ def section(contents: Contents, found: Sequence[Summary]) -> Markup:
         study=contents.study,
         hypothesis=first["hypothesis"],
         registered=registered(contents.registrations, contents.settled),
-        bases=[_summary(contents.of(one.base_model), one) for one in found],
+        bases=[
+            (one, [*map(Variant.of, own.overview)], _figures(own, one))
+            for one in found
+            for own in [contents.of(one.base_model)]
+        ],
         facts={
             "base model": ", ".join(bases),
             "extended to": f"{first['target_context']:,} tokens",
@@ -39,23 +43,14 @@ def section(contents: Contents, found: Sequence[Summary]) -> Markup:
     )
 
 
-def _summary(contents: Contents, one: Summary) -> dict[str, object]:
-    variants = [Variant.of(row) for row in contents.overview]
+def _figures(contents: Contents, one: Summary) -> Markup:
     picture = dot_plot(contents, one)
     caption = (
         "Means with 95 % intervals, where all seeds are done. Best first, by the first column;"
         " hollow: frozen weights."
     )
-    return {
-        "name": one.base_model,
-        "variants": variants,
-        "outcomes": one.outcomes(),
-        "recommended": [names_as_code(text, variants) for text in one.recommended()],
-        "distrust": [names_as_code(text, variants) for text in one.distrust()],
-        "total_cost": one.total_cost(),
-        "figure": figure(PICTURE, caption, [picture], kind="wide") if picture else "",
-        "gains": gains(contents, one),
-    }
+    shown = figure(PICTURE, caption, [picture], kind="wide") if picture else Markup()
+    return shown + gains(contents, one)
 
 
 def gains(contents: Contents, one: Summary) -> Markup:

@@ -34,16 +34,16 @@ _NEEDLES = {
     "method": "method", "weights": "weights", "eval_length": "length", "depth": "depth in %",
     "value": "found", "num_samples": "samples",
 }  # fmt: skip
+Won = Mapping[Variant, float]
+"""Share of comparisons that a method wins, from 0 to 1."""
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
 def glance(contents: Contents) -> Markup:
-    trained = contents.studies[0]["trained_context"]
     won = {
         name: {Variant.of(row): row["won"] for row in select(contents.standing, measure=name)}
         for name in MEASURES
     }
-    same = duplicates(contents)
     in_order = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
     maps: list[tuple[float, Markup]] = []
@@ -56,18 +56,18 @@ def glance(contents: Contents) -> Markup:
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
-            links = tasks.links(contents, dict.fromkeys(row["benchmark"] for row in shown))
-            maps.append(_map(name, shown, in_order, won[name], trained, same, links))
+            maps.append(_map(contents, name, shown, in_order, won[name]))
     if not maps:
         return Markup()
     widest = max(maps)
     maps.sort(key=lambda one: one is widest)  # so that the others share rows
     part = Markup('<div style="flex: {0:g} 1 {0:g}px">{1}</div>')
-    parts = Markup("").join(part.format(width + PADDING, shown) for width, shown in maps)
-    return Markup('<div class="glance">{}</div>').format(parts)
+    return Markup('<div class="glance">{}</div>').format(
+        Markup("").join(part.format(width + PADDING, shown) for width, shown in maps)
+    )
 
 
-def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
+def _ordered(contents: Contents, won: Mapping[str, Won]) -> list[Family]:
     """Return the controls, then the families, the best family and its best member first.
 
     A variant is as good as the share of comparisons that it wins, a family as its best member.
@@ -86,15 +86,11 @@ def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> 
 
 
 def _map(
-    name: str,
-    rows: Sequence[Row],
-    in_order: Sequence[Family],
-    won: Mapping[Variant, float],
-    trained: int | None,
-    same: Mapping[Variant, Variant],
-    links: str,
+    contents: Contents, name: str, rows: Sequence[Row], in_order: Sequence[Family], won: Won
 ) -> tuple[float, Markup]:
-    shown_map = heat_map(name, rows, in_order, won, trained)
+    same = duplicates(contents)
+    shown_map = heat_map(contents, name, rows, in_order, won)
+    trained = shown_map.trained
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
     means = ""
@@ -127,17 +123,19 @@ def _map(
     sentence = Markup(" {} is the same computation as {}.")
     for one, first in same.items():
         caption += sentence.format(code(one.label), code(first.label))
-    caption += links + ramp_html(*ends)
+    caption += tasks.links(contents, dict.fromkeys(row["benchmark"] for row in rows))
+    caption += ramp_html(*ends)
     return shown_map.width, figure(name.capitalize(), caption, pictures, table, "wide")
 
 
 def heat_map(
+    contents: Contents,
     title: str,
     rows: Sequence[Row],
-    in_order: Sequence[Family],
-    won: Mapping[Variant, float],
-    trained: int | None,
+    in_order: Sequence[Family] = (),
+    won: Won | None = None,
 ) -> HeatMap:
+    """Return the heat map of these rows; by default, in the order of the groups of methods."""
     kinds = {row["benchmark"]: row["kind"] for row in rows}
     lengths = {
         one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds
@@ -158,11 +156,12 @@ def heat_map(
     asked = {variant for variant, _, _ in fields}
     shown = [
         Family(family.key, family.title, members)
-        for family in in_order
+        for family in in_order or groups(contents)
         if (members := tuple(one for one in family.variants if one in asked))
     ]
     blocks = {benchmark_label(one): lengths[one] for one in names}
-    return HeatMap(title, blocks, shown, fields, won, trained)
+    trained = contents.studies[0]["trained_context"]
+    return HeatMap(title, blocks, shown, fields, won or {}, trained)
 
 
 def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
@@ -189,13 +188,9 @@ def _level(row: Row, known: Sequence[float]) -> float:
 
 def needles(contents: Contents) -> Markup:
     found = grouped(contents.depths, "benchmark", "task")
-    alone = len(found) == 1
+    alone, methods = len(found) == 1, ordered(contents)
     return Markup("").join(
-        _grids(
-            "" if alone else f": {benchmark}/{task}".replace("_", " "),
-            ordered(contents),
-            rows,
-        )
+        _grids("" if alone else f": {benchmark}/{task}".replace("_", " "), methods, rows)
         for (benchmark, task), rows in found.items()
     )
 
@@ -203,15 +198,14 @@ def needles(contents: Contents) -> Markup:
 def _grids(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> Markup:
     lengths = sorted({row["eval_length"] for row in rows})
     depths = sorted({row["depth"] for row in rows})
-    pictures = []
-    for one in methods:
-        mine = {
-            (row["eval_length"], row["depth"]): row["value"]
-            for row in rows
-            if Variant.of(row) == one
-        }
-        if mine:
-            pictures.append(depth_grid_svg(one, lengths, depths, mine))
+    found = grouped(rows, Variant.of)
+    pictures = [
+        depth_grid_svg(
+            one, lengths, depths, {(row["eval_length"], row["depth"]): row["value"] for row in mine}
+        )
+        for one in methods
+        if (mine := found.get(one))
+    ]
     labelled = [{**row, "weights": weights_label(row["frozen"])} for row in rows]
     table = Table.of(labelled, _NEEDLES)
     caption = Markup(

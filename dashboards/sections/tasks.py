@@ -1,12 +1,13 @@
 """Sections: scores by task and length, controls, and a few right and wrong answers."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from markupsafe import Markup
 
 from dashboards.contents import Contents, Row, grouped, select
-from dashboards.families import LEGEND, MARKS, Variant, duplicates, hole, ordered, scores_of
-from dashboards.figure import Cell, Table, Value, code, link, paragraph
+from dashboards.families import LEGEND, Variant, duplicates, hole, ordered, scores_of
+from dashboards.figure import Cell, Table, Value, code, link, paragraph, verdict_mark
 from lce_core import formats
 from lce_core.terminal import visible
 
@@ -75,8 +76,7 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
     sheet: list[Column] = []
-    for task in dict.fromkeys(task for task, _ in columns):
-        mine = [column for column in columns if column[0] == task]
+    for mine in grouped(columns, itemgetter(0)).values():
         if sheet and len(sheet) + len(mine) > MOST_COLUMNS:
             yield sheet
             sheet = []
@@ -89,12 +89,7 @@ def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
 
 
 def _table(
-    contents: Contents,
-    benchmark: str,
-    rows: list[Row],
-    columns: Sequence[Column],
-    *,
-    is_open: bool,
+    contents: Contents, benchmark: str, rows: list[Row], columns: Sequence[Column], *, is_open: bool
 ) -> Markup:
     counts = {
         (row["task"], row["eval_length"]): row
@@ -141,9 +136,7 @@ def _cell(score: Row | None) -> Value:
         return Cell(f"{hole(score)}{mean}", gone)
     best = Markup("<strong>{}</strong>" if score["is_best"] else "{}")
     shown = best.format(formats.score(score["value"]))
-    if verdict := score["verdict"]:
-        mark = Markup(' <span role="img" aria-label="{} than the base model">{}</span>')
-        shown += mark.format(verdict, MARKS[verdict])
+    shown += verdict_mark(score["verdict"], " than the base model")
     return Cell(shown, {"class": "number", **facts, "data-value": repr(score["value"])})
 
 

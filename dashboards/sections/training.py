@@ -9,7 +9,7 @@ from dashboards.charts.line_panel import Axes, lines_of
 from dashboards.charts.scales import WithTicks, logarithmic, within
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, duplicates, ordered
-from dashboards.figure import Best, Cell, Table, Value, code, paragraph
+from dashboards.figure import Cell, Table, Value, code, paragraph, score_cell
 from dashboards.sections.curves import line_figure
 
 AT_EDGE = "the best value is at the edge of the grid"
@@ -63,20 +63,14 @@ def _grid(values: Sequence[float], start: float, end: float) -> WithTicks:
 def trials(contents: Contents) -> Table:
     rows = contents.trials
     values = sorted({row["value"] for row in rows})
-    nll = {(row["method"], row["value"]): row for row in rows}
+    nll = {
+        (row["method"], row["value"]): score_cell(row["nll"], is_best=row["chosen"]) for row in rows
+    }
     edges = {row["method"] for row in rows if row["at_edge"]}
     return Table(
         ("method", *(f"{value:g}" for value in values), "note"),
         [
-            (
-                method,
-                *(
-                    Best(cell["nll"]) if cell["chosen"] else cell["nll"]
-                    for value in values
-                    for cell in [nll[method, value]]
-                ),
-                AT_EDGE if method in edges else "",
-            )
+            (method, *(nll[method, value] for value in values), AT_EDGE if method in edges else "")
             for method in dict.fromkeys(row["method"] for row in rows)
         ],
     )

@@ -97,3 +97,21 @@ def test_without_a_significant_difference_there_is_neither_mark_nor_legend(tmp_p
     for shown in (html(few), page):
         assert not any(mark in shown for mark in MARKS.values())
     assert "$^{" not in text
+
+
+def test_the_mean_at_a_length_that_has_one_task_has_the_mark_of_this_task(tmp_path):
+    cells = [
+        Answered(
+            method, frozen, 0, "ruler", task, length,
+            [float(number < RIGHT[method, frozen][task] * 60) for number in range(60)],
+            RIGHT[method, frozen][task],
+        )
+        for method, frozen in RIGHT
+        for task, length in (("vt", 256), ("vt", 512), ("cwe", 512))
+    ]  # fmt: skip
+    catalog = written(tmp_path / "catalog.duckdb", cells)
+    text = write_latex(catalog, "s", tmp_path / "tables.tex").read_text("utf-8")
+    (line,) = (one for one in text.splitlines() if "pi tuned" in one)
+    _, short, long = line.removesuffix(r"\\").split(" & ")
+    assert short.endswith("$^{+}$")
+    assert "$^{" not in long  # one task is better and one equally worse

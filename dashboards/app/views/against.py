@@ -4,7 +4,7 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import NAMES, colour, p_text, table, text_of
+from dashboards.app.tables import NAMES, colour, p_text, picker, table, text_of
 from dashboards.contents import Row, grouped
 from dashboards.families import Variant
 
@@ -21,20 +21,16 @@ _COLOURS = {
 
 def page(chosen: Chosen) -> None:
     row = st.container(horizontal=True)
+    pick = picker(row, 220)
     variants = {one.label: one for one in chosen.variants()}
     tuned = next((n for n, one in enumerate(variants.values()) if not one.is_control), 0)
-    label = row.selectbox(
-        "Method", list(variants), tuned, key="method", bind="query-params", width=220
-    )
-    one = variants[label]
+    one = variants[pick("Method", list(variants), tuned, key="method")]
     found = chosen.rows("pairs", method=one.method, frozen=one.frozen)
     others = [_ALL, *(other for other in variants if any(_other(r) == other for r in found))]
-    against = row.selectbox("Against", others, key="against", bind="query-params", width=220)
+    against = pick("Against", others, key="against")
     found = [r for r in found if against in (_ALL, _other(r))]
     benchmarks = [_ALL_OF, *dict.fromkeys(r["benchmark"] for r in found)]
-    benchmark = row.selectbox(
-        "Benchmark", benchmarks, key="benchmark", bind="query-params", width=170
-    )
+    benchmark = pick("Benchmark", benchmarks, key="benchmark", width=170)
     lengths = sorted({r["eval_length"] for r in found}, reverse=True)
     wanted = row.multiselect(
         "Lengths",

@@ -8,10 +8,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import NAMES, colour, table, text_of
+from dashboards.app.tables import NAMES, colour, picker, table, text_of
 from dashboards.app.views import prompt
 from dashboards.charts.heat_map import STEPS
-from dashboards.contents import Row, select
+from dashboards.contents import Row, grouped, select
 from dashboards.families import Variant
 
 _ROW_PIXELS = 24
@@ -29,26 +29,22 @@ def page(chosen: Chosen) -> None:
         st.info("No prompt of this study has been answered yet.")
         return
     row = st.container(horizontal=True)
+    pick = picker(row, 150)
     tasks = {asked_name(one): (one["benchmark"], one["task"]) for one in answered}
-    kinds = {asked_name(one): one["kind"] for one in answered}
-    first = next((n for n, name in enumerate(tasks) if kinds[name] == "retrieval"), 0)
-    name = row.selectbox(
-        "Benchmark", list(tasks), first, key="asked", bind="query-params", width=250
-    )
-    benchmark, task = tasks[name]
+    kinds = [own[0]["kind"] for own in grouped(answered, asked_name).values()]
+    first = kinds.index("retrieval") if "retrieval" in kinds else 0
+    benchmark, task = tasks[pick("Benchmark", list(tasks), first, key="asked", width=250)]
     mine = select(answered, benchmark=benchmark, task=task)
     found = chosen.rows("found", benchmark=benchmark, task=task)
     variants = {one.label: one for one in chosen.variants()}
-    label = row.selectbox("Method", list(variants), key="method", bind="query-params", width=250)
+    label = pick("Method", list(variants), key="method", width=250)
     lengths = sorted({one["eval_length"] for one in mine}, reverse=True)
-    length = row.selectbox(
-        "Length", lengths, key="length", format_func=text_of, bind="query-params", width=150
-    )
+    length = pick("Length", lengths, key="length", format_func=text_of)
     has_depth = any(one["has_depth"] for one in mine)
     depths = sorted({one["depth"] for one in found}) if has_depth else []
     name_of = _range if len(depths) > _MOST_DEPTHS else "{:.4g}".format
     names = list(dict.fromkeys(map(name_of, depths)))
-    depth = row.selectbox("Depth in %", [_ALL, *names], key="depth", bind="query-params", width=150)
+    depth = pick("Depth in %", [_ALL, *names], key="depth")
     if found:
         st.caption(
             "Mean scores over all seeds; empty if a seed is not done. Click a field to select it."
@@ -64,7 +60,8 @@ def page(chosen: Chosen) -> None:
                 _grid(maps, f"{label}, by depth in %", fields, "depth", names)
             else:
                 maps.caption(f"{label} has no length at which all seeds are done.")
-    _answers(chosen, variants[label], benchmark, task, length, (depth, name_of))
+    place = {"benchmark": benchmark, "task": task, "eval_length": length}
+    _answers(chosen, variants[label], place, depth, name_of)
 
 
 def asked_name(row: Row) -> str:
@@ -72,27 +69,21 @@ def asked_name(row: Row) -> str:
 
 
 def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[dict[str, Any]]:
-    sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
-    for row in found:
-        part = row["value"], row["num_samples"]
-        sums.setdefault((name(row), row["eval_length"]), []).append(part)
+    parts = grouped(found, lambda row: (name(row), row["eval_length"]))
     return [
         {
             column: label,
             "length": length,
-            "value": sum(value * number for value, number in parts) / sum(n for _, n in parts),
-            "samples": sum(number for _, number in parts),
+            "value": sum(row["value"] * row["num_samples"] for row in rows) / samples,
+            "samples": samples,
         }
-        for (label, length), parts in sums.items()
+        for (label, length), rows in parts.items()
+        for samples in [sum(row["num_samples"] for row in rows)]
     ]
 
 
 def _grid(
-    place: DeltaGenerator,
-    title: str,
-    fields: list[dict[str, Any]],
-    y: str,
-    order: list[str],
+    place: DeltaGenerator, title: str, fields: list[dict[str, Any]], y: str, order: list[str]
 ) -> None:
     """Draw a heat map of mean scores by length (across) and by the column `y` (down).
 
@@ -140,16 +131,9 @@ def _grid(
 
 
 def _answers(
-    chosen: Chosen,
-    one: Variant,
-    benchmark: str,
-    task: str,
-    length: int,
-    at: tuple[str, Callable[[float], str]],
+    chosen: Chosen, one: Variant, place: Row, depth: str, name_of: Callable[[float], str]
 ) -> None:
-    """Show the answers at a depth, or `_ALL`, that the function in `at` names."""
-    depth, name_of = at
-    place: dict[str, str | int] = {"benchmark": benchmark, "task": task, "eval_length": length}
+    """Show the answers at a depth, or `_ALL`, that `name_of` names."""
     found = [
         row
         for row in chosen.rows("answers", method=one.method, frozen=one.frozen, **place)
@@ -158,14 +142,13 @@ def _answers(
     if not found:
         st.info("No answers here: these cells are not done.")
         return
-    st.subheader(f"Answers of {one.label} at {length:,} tokens", anchor=False)
+    st.subheader(f"Answers of {one.label} at {place['eval_length']:,} tokens", anchor=False)
     heads = {
         "seed": "seed", "sample": "sample", "depth": "depth in %", "score": "score",
         "prediction": "answer", "reference": "reference", "num_prompt_tokens": "prompt tokens",
     }  # fmt: skip
-    picked = table(
-        found, heads, f"answers {one.label} {benchmark} {task} {length} {depth}", "rerun"
-    )
+    key = f"answers {one.label} {' '.join(map(str, place.values()))} {depth}"
+    picked = table(found, heads, key, "rerun")
     if picked is None:
         st.caption("Select a row for the whole answer and its prompt.")
         return

@@ -9,8 +9,8 @@ import streamlit as st
 
 from dashboards.app.catalog import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
-from dashboards.app.tables import colour, of_look, table
-from dashboards.contents import Row
+from dashboards.app.tables import colour, of_look, picker, table
+from dashboards.contents import Row, grouped
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant, method_looks
 from lce_core.study.variants import CONTROL
 
@@ -20,6 +20,7 @@ _NUMBERS = ("eval_length", "train_length", "seed")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 _NUM_COLOURS = 6
 _NONE = "nothing"
+_FAMILIES = {CONTROL: NO_EXTENSION, **TITLES, "other": OTHERS}
 
 
 class _Style(NamedTuple):
@@ -31,16 +32,13 @@ class _Style(NamedTuple):
 def page(chosen: Chosen) -> None:
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
-    row = st.container(horizontal=True)
-    y = known[row.selectbox("Vertical axis", list(known), key="y", bind="query-params", width=240)]
+    pick = picker(st.container(horizontal=True), 240)
+    y = known[pick("Vertical axis", list(known), key="y")]
     names = {name: key for key, name in DIMENSIONS.items()}
     across = [*names, *known]
-    x = row.selectbox("Horizontal axis", across, index=1, key="x", bind="query-params", width=240)
-    hue = names[row.selectbox("Colour", list(names), key="hue", bind="query-params", width=170)]
-    panels = [_NONE, *names]
-    panel = names.get(
-        row.selectbox("Panels", panels, index=3, key="panel", bind="query-params", width=170)
-    )
+    x = pick("Horizontal axis", across, index=1, key="x")
+    hue = names[pick("Colour", list(names), key="hue", width=170)]
+    panel = names.get(pick("Panels", [_NONE, *names], index=3, key="panel", width=170))
     kept = _kept(rows, y)
     per_point = ["variant", "eval_length"] if x in known else []
     by = list(dict.fromkeys(name for name in (names.get(x), hue, panel, *per_point) if name))
@@ -132,26 +130,20 @@ def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
 
-    gaps: dict[tuple[Any, ...], list[Any]] = {}
-    for gap in found.gaps:
-        gaps.setdefault(line(gap), []).append(gap[along])
+    gaps = grouped(found.gaps, line)
     return [
-        {**point, "run": sum(at < point[along] for at in gaps.get(line(point), ()))}
+        {**point, "run": sum(gap[along] < point[along] for gap in gaps.get(line(point), ()))}
         for point in found.drawn
     ]
 
 
 def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Style]) -> None:
-    by_panel: dict[Any, list[dict[str, Any]]] = {}
     # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
     controls = [Variant(CONTROL, frozen).label for frozen in (True, False)]
     control = [point for point in drawn if shared and point["variant"] in controls]
-    for point in drawn:
-        if point not in control:
-            by_panel.setdefault(point[axes.panel] if axes.panel else "", []).append(point)
-    if not by_panel:
-        by_panel[""] = []
+    others = [point for point in drawn if point not in control]
+    by_panel = grouped(others, axes.panel or (lambda _: "")) or {"": []}
     everything = list(dict.fromkeys(point[axes.hue] for point in drawn))
     ys = [point["y"] for point in drawn]
     domain = [min(ys), max(ys)]  # of the vertical axis of every panel
@@ -178,15 +170,14 @@ def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
 
 
 def _order(panel: str | None, value: Any) -> Any:
-    families = [CONTROL, *TITLES, "other"]
     if panel != "family":
         return value
-    return families.index(value) if value in families else len(families)
+    return list(_FAMILIES).index(value) if value in _FAMILIES else len(_FAMILIES)
 
 
 def _title(panel: str, value: Any) -> str:
     if panel == "family":
-        return NO_EXTENSION if value == CONTROL else TITLES.get(value, OTHERS)
+        return _FAMILIES.get(value, OTHERS)
     number = isinstance(value, int) and panel != "seed"
     return f"{DIMENSIONS[panel].partition(' (')[0]} {f'{value:,}' if number else value}"
 
@@ -199,10 +190,7 @@ def _scale(measure: Measure, domain: list[float]) -> alt.Scale:
 
 
 def _chart(
-    drawn: list[dict[str, Any]],
-    axes: _Axes,
-    hues: Mapping[Any, _Style],
-    domain: list[float],
+    drawn: list[dict[str, Any]], axes: _Axes, hues: Mapping[Any, _Style], domain: list[float]
 ) -> alt.LayerChart | alt.FacetChart:
     names = [value for value in hues if any(point[axes.hue] == value for point in drawn)]
     tooltips = [

@@ -3,7 +3,8 @@
 import streamlit as st
 
 from dashboards.app.catalog import Chosen
-from dashboards.app.tables import table
+from dashboards.app.tables import picker, table
+from dashboards.contents import grouped
 from dashboards.families import Variant
 
 _BESIDE = {
@@ -36,12 +37,11 @@ def page(chosen: Chosen) -> None:
         st.info("No paper reports a score for a finished cell of this study.")
     st.subheader("As printed", anchor=False)
     rows = chosen.catalog.rows("printed")
-    row = st.container(horizontal=True)
-    papers = list(dict.fromkeys(one["paper"] for one in rows))
-    paper = row.selectbox("Paper", papers, key="paper", bind="query-params", width=200)
-    places = list(dict.fromkeys(one["place"] for one in rows if one["paper"] == paper))
-    place = row.selectbox("Table", places, key="place", bind="query-params", width=200)
-    table([r for r in rows if (r["paper"], r["place"]) == (paper, place)], _PRINTED, "printed")
+    pick = picker(st.container(horizontal=True), 200)
+    papers = grouped(rows, "paper")
+    paper = pick("Paper", list(papers), key="paper")
+    places = grouped(papers.get(paper, ()), "place")
+    table(places.get(pick("Table", list(places), key="place"), ()), _PRINTED, "printed")
     st.subheader("Where papers contradict themselves", anchor=False)
     errata = [one for one in chosen.catalog.rows("errata") if paper in one["paper"].split()]
     table(errata, _ERRATA, "errata")

@@ -38,11 +38,7 @@ def _answer(chosen: Chosen, query: str) -> None:
     clock = time.perf_counter()
     try:
         columns, rows = answer_apart(
-            chosen.catalog.path,
-            query,
-            MOST_SECONDS,
-            most_rows=MOST_ROWS + 1,
-            most_bytes=MOST_BYTES,
+            chosen.catalog.path, query, MOST_SECONDS, most_rows=MOST_ROWS + 1, most_bytes=MOST_BYTES
         )
     except LceError as error:
         st.error("The query failed.")
