@@ -6,8 +6,8 @@ units (as Prefect tasks or in threads), in their display and in how they record 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -58,11 +58,6 @@ class RunContext:
     def done(self) -> set[str]:
         return {fingerprint for work in self.works for fingerprint in work.done}
 
-    @property
-    def failed_before(self) -> dict[str, str]:
-        """Reasons of permanent failures in an earlier run, by "KIND NAME"."""
-        return {step: why for work in self.works for step, why in work.failed_before.items()}
-
     def progress(self) -> RunProgress:
         wanted = [cell for work in self.works for cell in work.wanted.cells]
         cells = [cell.step.fingerprint if cell.step else None for cell in wanted]
@@ -71,19 +66,10 @@ class RunContext:
 
 
 # Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.
-# The variable is set only inside a `with` block, so that a later run in the same process cannot get
+# `lce run` resets the variable after the flow, so that a later run in the same process cannot get
 # an old plan.
 CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
 """The run that `lce run` prepared; None in a deployment."""
-
-
-@contextmanager
-def current(run: RunContext) -> Iterator[None]:
-    token = CURRENT.set(run)
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
 
 
 def drive(
@@ -123,5 +109,6 @@ def drive(
 
 
 def require_complete(run: RunContext, summary: RunSummary) -> None:
-    if failures := {**run.failed_before, **summary.failures}:
+    before = {step: why for work in run.works for step, why in work.failed_before.items()}
+    if failures := {**before, **summary.failures}:
         raise StudyIncompleteError(", ".join(run.names), failures, len(summary.abandoned))
