@@ -13,12 +13,7 @@ from flows.locking import compare_with_lock
 from flows.plans.budget import within_budget
 from flows.plans.pricing import prices_of
 from flows.request import Request, compile_request, found_by_name
-from flows.selection import (
-    check_plugin_changes,
-    require_models,
-    require_work,
-    select_cells,
-)
+from flows.selection import check_plugin_changes, require_models, require_work, select_cells
 from flows.settings import DATA_FOLDER, mlflow_server
 from lce_core.errors import SpecError
 from lce_core.execution import Execution

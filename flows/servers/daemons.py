@@ -157,7 +157,7 @@ def marked(home: Path) -> list[psutil.Process]:
 
 
 def wait_until(
-    name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
+    name: str, ready: Callable[[], bool], alive: Callable[[], object], log: Path, seconds: float
 ) -> None:
     limit = time.monotonic() + seconds
     while not ready():

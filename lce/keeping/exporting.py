@@ -148,17 +148,11 @@ def _without_checkpoint(
             f" {store.path(cell.step)}, a result that needs it, and run"
             f" `lce run {plan.study.study}`"
         )
-    is_elsewhere = store.result(checkpoint) is not None
-    return SpecError(
-        f"{checkpoint.kind} {checkpoint.name}",
-        "a finished training whose weights are elsewhere"
-        if is_elsewhere
-        else "no undamaged checkpoint in the store",
-        f"its weights in {folder / WEIGHTS}"
-        if is_elsewhere
-        else "a variant whose training is finished",
-        remedy,
-    )
+    got, expected = "no undamaged checkpoint in the store", "a variant whose training is finished"
+    if store.result(checkpoint) is not None:
+        got = "a finished training whose weights are elsewhere"
+        expected = f"its weights in {folder / WEIGHTS}"
+    return SpecError(f"{checkpoint.kind} {checkpoint.name}", got, expected, remedy)
 
 
 def _settled(method: Method, step: Step, plan: StudyPlan, store: Store) -> Method:

@@ -34,7 +34,7 @@ def verify_study(
     study, execution = as_last_run(study, execution)
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
-    done = _done(store, [cell.step for cell in plan.cells if cell.step], plan)
+    done = _done(store, plan)
     drawn = sampled(list(done), sample, seed)
     if not drawn:
         raise SpecError(
@@ -95,8 +95,9 @@ def verify_files(home: Path) -> bool:
     return not found.damage
 
 
-def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
-    """Return the finished steps with their records, without those whose weights are elsewhere."""
+def _done(store: Store, plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
+    """Return the finished cells with their records, without those whose weights are elsewhere."""
+    steps = {cell.step.fingerprint: cell.step for cell in plan.cells if cell.step}.values()
     listing, found = store.listing(), {}
     inputs = {one: plan.steps[one] for step in steps for one in step.parents.values()}
     elsewhere = {
@@ -104,7 +105,7 @@ def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tup
         for fingerprint, step in inputs.items()
         if store.result(step, listing) and not store.record(step, listing)
     }
-    for step in {step.fingerprint: step for step in steps}.values():
+    for step in steps:
         if elsewhere.isdisjoint(step.parents.values()) and (record := store.record(step, listing)):
             found[step.fingerprint] = (step, record)
     store.file_facts.save()
