@@ -22,6 +22,7 @@ from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
 from tasks.fresh_catalog import catalog_kept_fresh
 from tasks.progress_tracker import ProgressTracker
+from tasks.slots import is_training
 from tasks.tracking.live import shown_live
 from tasks.workers import Pool
 
@@ -56,7 +57,8 @@ class RunContext:
 
     @property
     def done(self) -> set[str]:
-        return {fingerprint for work in self.works for fingerprint in work.done}
+        states = (one for work in self.works for one in work.states.items())
+        return {fingerprint for fingerprint, state in states if state.state == "done"}
 
     def progress(self) -> RunProgress:
         wanted = [cell for work in self.works for cell in work.wanted.cells]
@@ -93,7 +95,7 @@ def drive(
     seconds = {name: one.seconds for name, one in run.predicted.items()}
     with ExitStack() as stack:
         for work in run.works if tracks_training else ():
-            if work.trains:
+            if any(is_training(unit.kind) for unit in work.units):
                 stack.enter_context(shown_live(home, work.wanted.study.study, mlflow_server(home)))
         if units:
             stack.enter_context(catalog_kept_fresh(home))

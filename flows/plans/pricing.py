@@ -26,10 +26,10 @@ from lce_core.study.pricing.speed import (
     speed_of,
 )
 from lce_core.study.progress import StepState
-from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
+from lce_core.study.step_kinds import step_cost
 from lce_core.study.units import units_to_do
 from tasks.ray_engine.cluster import machines_for
-from tasks.slots import slot_counts
+from tasks.slots import is_training, slot_counts
 
 GPU_HOURS_OF = "a100"
 """GPU that stands for "a GPU" in GPU-hours and budgets in gpuh on a machine without one, and for a
@@ -116,7 +116,7 @@ class Prices:
         """Return by fingerprint duration, calibration group and slots (GPUs, or one CPU worker)."""
         found = {}
         for step in steps:
-            shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
+            shared = processes if is_training(step.kind) else 1
             slots = 1 if self.speed.device == "cpu" else shared
             seconds, group = self.of(step).seconds / shared, group_of(step.kind, step.axes)
             found[step.fingerprint] = Predicted(seconds, group, slots)

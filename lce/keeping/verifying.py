@@ -66,7 +66,7 @@ def verify_study(
 
 def verify_files(home: Path) -> bool:
     """Reread all artifacts of a store and print the damaged ones; return True if none is."""
-    store, console = Store(home), Console(highlight=False)
+    store, console = Store(home), Terminal(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
     task = shown.add_task("reading artifacts", total=None)
 
@@ -81,9 +81,7 @@ def verify_files(home: Path) -> bool:
         if shown.live.is_started:
             shown.stop()
     for folder, wrong in found.damage.items():
-        console.print(
-            f"  {folder.parent.name} {folder.name}: {wrong}", markup=False, soft_wrap=True
-        )
+        console.print(f"  {folder.parent.name} {folder.name}: {wrong}", soft_wrap=True)
     amount = f"{formats.size(found.num_bytes)} in {formats.duration(time.monotonic() - begun)}"
     console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
