@@ -112,7 +112,6 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     assert cell.step is not None
     spec = spec_of(cell.step)
     assert isinstance(spec, CellSpec)
-    variant = variant_name(cell.method, cell.frozen)
     record: Record | None = None
     if spec.published is not None:
         folder = published_folder(spec.published, execution.model_folders)
@@ -127,7 +126,7 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
             raise _without_checkpoint(plan, cell, cell.checkpoint, store)
     return Subject(
         study=plan.study.study,
-        variant=variant,
+        variant=variant_name(cell.method, cell.frozen),
         base_model=spec.base_model,
         method=_settled(spec.method, cell.step, plan, store),
         target_context=spec.target_context,
