@@ -11,13 +11,7 @@ from typing import Any
 from flows.run_context import RunContext
 from flows.work import RunOptions, Work, preflight
 from lce_core.store.artifacts import Store
-from lce_core.study.looks import (
-    SETTLED,
-    key_of,
-    settled_comparisons,
-    settled_methods,
-    tested_at_looks,
-)
+from lce_core.study import looks
 from lce_core.study.variants import variant_label
 
 _COLUMNS = (
@@ -62,34 +56,36 @@ def _tested(work: Work, store: Store) -> str:
     if all(one["look"] != number for one in before):
         from tasks.questions import read
 
-        settled = settled_comparisons(before)
+        settled = looks.settled_comparisons(before)
         rows = read(store.home, _TESTED.format(study=plan["study"]))
         found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
         named = {(one["benchmark"], one.get("metric")) for one in plan["expects"]}
         for one in found:
             if (one["benchmark"], one["metric"]) not in named:
                 del one["metric"]  # the benchmark's default metric, which no entry names
-        tested = [one for one in _one_each(found) if key_of(one) not in settled]
+        tested = [one for one in _one_each(found) if looks.key_of(one) not in settled]
         store.studies.record_look(plan, number, tested)
     after = store.studies.looks(plan)
-    methods = settled_methods(plan["expects"], after)
+    methods = looks.settled_methods(plan["expects"], after)
     several = len(work.wanted.study.base_models) > 1
     names = [
         variant_label(method, frozen) + f" ({base_model})" * several
         for (base_model, method, frozen), at in methods.items()
         if at == number
     ]
-    total = len(tested_at_looks(plan["expects"]))
+    done, total = map(
+        len, (looks.settled_comparisons(after), looks.tested_at_looks(plan["expects"]))
+    )
     settled_now = f"settled: {', '.join(names)}" if names else "no method is settled"
     return (
         f"{plan['study']}: look {number} after {plan['looks'][number - 1]} seeds:"
-        f" {len(settled_comparisons(after))} of {total} comparisons settled so far; {settled_now}"
+        f" {done} of {total} comparisons settled so far; {settled_now}"
     )
 
 
 def _one_each(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return one row per comparison, of several profiles preferably one in which it is open."""
     found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: row["outcome"] not in SETTLED, reverse=True):
-        found.setdefault(key_of(row), row)
+    for row in sorted(rows, key=lambda row: row["outcome"] not in looks.SETTLED, reverse=True):
+        found.setdefault(looks.key_of(row), row)
     return list(found.values())

@@ -6,8 +6,8 @@ units (as Prefect tasks or in threads), in their display and in how they record 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
 from tasks.fresh_catalog import catalog_kept_fresh
 from tasks.progress_tracker import ProgressTracker
+from tasks.slots import is_training
 from tasks.tracking.live import shown_live
 from tasks.workers import Pool
 
@@ -56,12 +57,8 @@ class RunContext:
 
     @property
     def done(self) -> set[str]:
-        return {fingerprint for work in self.works for fingerprint in work.done}
-
-    @property
-    def failed_before(self) -> dict[str, str]:
-        """Reasons of permanent failures in an earlier run, by "KIND NAME"."""
-        return {step: why for work in self.works for step, why in work.failed_before.items()}
+        states = (one for work in self.works for one in work.states.items())
+        return {fingerprint for fingerprint, state in states if state.state == "done"}
 
     def progress(self) -> RunProgress:
         wanted = [cell for work in self.works for cell in work.wanted.cells]
@@ -71,19 +68,10 @@ class RunContext:
 
 
 # Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.
-# The variable is set only inside a `with` block, so that a later run in the same process cannot get
+# `lce run` resets the variable after the flow, so that a later run in the same process cannot get
 # an old plan.
 CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
 """The run that `lce run` prepared; None in a deployment."""
-
-
-@contextmanager
-def current(run: RunContext) -> Iterator[None]:
-    token = CURRENT.set(run)
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
 
 
 def drive(
@@ -107,7 +95,7 @@ def drive(
     seconds = {name: one.seconds for name, one in run.predicted.items()}
     with ExitStack() as stack:
         for work in run.works if tracks_training else ():
-            if work.trains:
+            if any(is_training(unit.kind) for unit in work.units):
                 stack.enter_context(shown_live(home, work.wanted.study.study, mlflow_server(home)))
         if units:
             stack.enter_context(catalog_kept_fresh(home))
@@ -123,5 +111,6 @@ def drive(
 
 
 def require_complete(run: RunContext, summary: RunSummary) -> None:
-    if failures := {**run.failed_before, **summary.failures}:
+    before = {step: why for work in run.works for step, why in work.failed_before.items()}
+    if failures := {**before, **summary.failures}:
         raise StudyIncompleteError(", ".join(run.names), failures, len(summary.abandoned))

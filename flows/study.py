@@ -7,7 +7,7 @@ import socket
 import sys
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from prefect import flow
@@ -34,7 +34,7 @@ from lce_core.store import records
 from lce_core.study.step_kinds import kind_named
 from tasks.progress_tracker import ProgressTracker
 from tasks.slots import Slot
-from tasks.unit_tasks import UnitTask, record_study, unit_task
+from tasks.unit_tasks import record_study, unit_task
 from tasks.work_queue import Claim
 from tasks.workers import Pool
 
@@ -149,9 +149,7 @@ class PrefectTasks:
         self._read: set[str] = set()
 
     def submit(self, pool: Pool, tracker: ProgressTracker) -> Submit:
-        @cache
-        def task_named(name: str) -> UnitTask:
-            return unit_task(name, pool, tracker)
+        task_named = cache(partial(unit_task, pool=pool, tracker=tracker))
 
         def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
             unit = claim.unit

@@ -13,12 +13,7 @@ from flows.locking import compare_with_lock
 from flows.plans.budget import within_budget
 from flows.plans.pricing import prices_of
 from flows.request import Request, compile_request, found_by_name
-from flows.selection import (
-    check_plugin_changes,
-    require_models,
-    require_work,
-    select_cells,
-)
+from flows.selection import check_plugin_changes, require_models, require_work, select_cells
 from flows.settings import DATA_FOLDER, mlflow_server
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
@@ -30,7 +25,6 @@ from lce_core.study.looks import next_look, up_to_look
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.progress import StepState, inspect
-from lce_core.study.step_kinds import TrainingSpec, kind_named
 from lce_core.study.units import Unit, dearest_first, units_to_do
 from tasks.mending import mend_projections
 
@@ -80,14 +74,6 @@ class Work:
             return {}
         prices = prices_of(self.wanted, self.states, self.request.execution)
         return prices.predicted(steps, self.request.execution.training_processes)
-
-    @property
-    def done(self) -> set[str]:
-        return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
-
-    @property
-    def trains(self) -> bool:
-        return any(issubclass(kind_named(unit.kind), TrainingSpec) for unit in self.units)
 
     def ordered(self, host: str) -> list[Unit]:
         """Return the units in starting order; ties differ between `host` names."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.run_context import RunContext, current
+from flows.run_context import CURRENT, RunContext
 from flows.runs.results import show_results
 from flows.servers.temporary_server import (
     MAX_STARTS,
@@ -134,16 +134,16 @@ def _attempt(
     from flows.study import controlled_study
 
     home, outcome = run.execution.home, run.outcome
+    token = CURRENT.set(run)
     try:
-        with current(run):
-            # The flow takes its work from `run`; Prefect shows these parameters.
-            result: dict[str, Any] = controlled_study(
-                study=run.works[0].request.study,
-                select=options.select,
-                execution=run.execution.model_dump(mode="json"),
-                retry_failed=options.retry_failed,
-                budget=options.budget,
-            )
+        # The flow takes its work from `run`; Prefect shows these parameters.
+        result: dict[str, Any] = controlled_study(
+            study=run.works[0].request.study,
+            select=options.select,
+            execution=run.execution.model_dump(mode="json"),
+            retry_failed=options.retry_failed,
+            budget=options.budget,
+        )
         return result
     except LceError:
         raise
@@ -185,3 +185,5 @@ def _attempt(
         if outcome.error:
             raise outcome.error from None
         return outcome.result
+    finally:
+        CURRENT.reset(token)

@@ -12,16 +12,17 @@ an upper bound: blocks that read the same text share forward passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from flows.plans.pricing import GPU_HOURS_OF, Price, Prices, device_here, error_of, prices_of
+from flows.plans.pricing import GPU_HOURS_OF, Price, Prices, device_here, prices_of
 from flows.terminal import wrapped
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
+from lce_core.store.steps import Step
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.pricing.speed import DEVICE_TYPES
 from lce_core.study.progress import StepState, needed_steps
@@ -52,6 +53,18 @@ class Budget:
 
     def __str__(self) -> str:
         return f"{self.hours:g}{self.unit}"
+
+    def hours_of(
+        self, steps: Sequence[Step], prices: Prices, execution: Execution
+    ) -> dict[str, float]:
+        """Return the price of each step in hours of this unit, by fingerprint."""
+        if self.unit == "h":
+            predicted, slots = (
+                prices.predicted(steps, execution.training_processes),
+                execution.slots,
+            )
+            return {n: one.seconds * one.slots / slots / 3600 for n, one in predicted.items()}
+        return {step.fingerprint: prices.of(step).seconds / 3600 for step in steps}
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ class Chosen:
         yield from wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
             f" {cells:,} cells over all methods, at most {formats.three_digits(self.hours)}"
-            f" {self.budget.unit}{error_of(self.price)} ({meaning})"
+            f" {self.budget.unit}{self.price.error_shown} ({meaning})"
         )
         names = dict.fromkeys((block.base_model, block.benchmark) for block in self.left_out)
         several = len({block.base_model for block in self.left_out}) > 1
@@ -151,7 +164,10 @@ def within_budget(
     spent = 0.0
     cheapest: tuple[float, Block] | None = None
     for block in _blocks(plan):
-        costs = _hours_of(block, plan, states, prices, budget, execution)
+        part = plan.with_cells(block.cells)
+        needed = needed_steps(part, states)
+        steps = [step for name, step in part.steps.items() if name in needed]
+        costs = budget.hours_of(steps, prices.alone(part), execution)
         hours = sum(one for fingerprint, one in costs.items() if fingerprint not in paid)
         if not costs:
             chosen += block.cells
@@ -178,28 +194,6 @@ def within_budget(
     part = plan.with_cells([cell for cell in plan.cells if id(cell) in kept])
     price = prices.total(plan.steps[fingerprint] for fingerprint in paid)
     return Chosen(budget, part, tuple(taken), tuple(left_out), price, spent, device)
-
-
-def _hours_of(
-    block: Block,
-    plan: StudyPlan,
-    states: Mapping[str, StepState],
-    prices: Prices,
-    budget: Budget,
-    execution: Execution,
-) -> dict[str, float]:
-    """Return the price of each missing step of the block, training included, by fingerprint."""
-    part = plan.with_cells(block.cells)
-    needed = needed_steps(part, states)
-    steps = [step for name, step in part.steps.items() if name in needed]
-    alone = prices.alone(part)
-    if budget.unit == "h":
-        predicted = alone.predicted(steps, execution.training_processes)
-        slots = execution.slots
-        seconds = {name: one.seconds * one.slots / slots for name, one in predicted.items()}
-    else:
-        seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
-    return {name: one / 3600 for name, one in seconds.items()}
 
 
 def _blocks(plan: StudyPlan) -> list[Block]:

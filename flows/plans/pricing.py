@@ -26,10 +26,10 @@ from lce_core.study.pricing.speed import (
     speed_of,
 )
 from lce_core.study.progress import StepState
-from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
+from lce_core.study.step_kinds import step_cost
 from lce_core.study.units import units_to_do
 from tasks.ray_engine.cluster import machines_for
-from tasks.slots import slot_counts
+from tasks.slots import is_training, slot_counts
 
 GPU_HOURS_OF = "a100"
 """GPU that stands for "a GPU" in GPU-hours and budgets in gpuh on a machine without one, and for a
@@ -47,6 +47,11 @@ class Price:
     """True if the input data of a step is missing."""
     error: float | None = None
     """Two relative standard deviations of `seconds`; None if unknown or for one step."""
+
+    @property
+    def error_shown(self) -> str:
+        """Half width of the 95 % interval as " ±12 %"."""
+        return "" if self.error is None else f" ±{max(1, round(100 * self.error))} %"
 
 
 class Prices:
@@ -111,11 +116,53 @@ class Prices:
         """Return by fingerprint duration, calibration group and slots (GPUs, or one CPU worker)."""
         found = {}
         for step in steps:
-            shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
+            shared = processes if is_training(step.kind) else 1
             slots = 1 if self.speed.device == "cpu" else shared
             seconds, group = self.of(step).seconds / shared, group_of(step.kind, step.axes)
             found[step.fingerprint] = Predicted(seconds, group, slots)
         return found
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.speed.device in DEVICE_TYPES
+
+    def gpu_seconds(self, price: Price) -> float:
+        """Return the seconds on this GPU, or on an A100 (by its data sheet) for a CPU."""
+        if self.on_gpu:
+            return price.seconds
+        return DEVICE_TYPES[GPU_HOURS_OF].evaluation.seconds(price.cost)
+
+    def time_of(self, price: Price) -> str:
+        """Format a predicted time: "3.2 H100-hours", or for a CPU "3 h (0.1 A100-hours)"."""
+        about = "~" * price.estimated
+        text = f"{about}{self.hours_of(price.seconds)}{price.error_shown}"
+        a100 = formats.three_digits(self.gpu_seconds(price) / 3600)
+        return text if self.on_gpu else f"{text} ({about}{a100} A100-hours)"
+
+    def hours_of(self, seconds: float) -> str:
+        """Format seconds as "3.2 H100-hours" or, on a CPU, as a duration."""
+        if self.on_gpu:
+            return f"{formats.three_digits(seconds / 3600)} {self.speed.device.upper()}-hours"
+        return formats.duration(seconds)
+
+    def tokens_and_time(self, price: Price) -> tuple[str, str]:
+        """Return tokens and predicted time as texts; "~" marks estimates without the input data."""
+        about, time = "~" * price.estimated, formats.duration(price.seconds)
+        if self.on_gpu:
+            time = f"{formats.three_digits(price.seconds / 3600)} h"
+        return f"{about}{formats.count(price.cost.tokens)}", f"{about}{time}"
+
+    def device_of(self, slots: int) -> str:
+        """Describe device and its speed's source: "8 H100s, speed from the data sheet"."""
+        if self.on_gpu:
+            source = "speed from the data sheet"
+            source += ", corrected by finished steps" if self.is_calibrated else ""
+            return f"{slots} {self.speed.device.upper()}{'s'[: slots > 1]}, {source}"
+        source = {
+            "measured": "speed measured in finished steps",
+            "guessed": "speed estimated from a timed matrix product",
+        }[self.speed.origin]
+        return f"{slots} CPU worker{'s'[: slots > 1]}, {source}"
 
 
 def device_here(execution: Execution) -> str:
@@ -156,57 +203,3 @@ def time_left(
     steps = (step for unit in units for step in unit.steps)
     predicted = prices.predicted(steps, execution.training_processes)
     return TimeLeft(units, predicted, slots_here(execution, prices.speed.device))
-
-
-def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Return the seconds on the GPU of `prices`, or on an A100 (by its data sheet) for a CPU."""
-    if prices.speed.device in DEVICE_TYPES:
-        return price.seconds
-    return DEVICE_TYPES[GPU_HOURS_OF].evaluation.seconds(price.cost)
-
-
-def time_of(price: Price, prices: Prices) -> str:
-    """Format a predicted time, such as "3.2 H100-hours"; add A100-hours in brackets for a CPU."""
-    about, error = "~" * price.estimated, error_of(price)
-    if prices.speed.device in DEVICE_TYPES:
-        return f"{about}{hours_of(price.seconds, prices)}{error}"
-    a100 = formats.three_digits(gpu_seconds(price, prices) / 3600)
-    return f"{about}{formats.duration(price.seconds)}{error} ({about}{a100} A100-hours)"
-
-
-def error_of(price: Price) -> str:
-    """Format the half width of the 95 % interval as " ±12 %"."""
-    return "" if price.error is None else f" ±{max(1, round(100 * price.error))} %"
-
-
-def hours_of(seconds: float, prices: Prices) -> str:
-    """Format seconds as "3.2 H100-hours" or, on a CPU, as a duration."""
-    if prices.speed.device in DEVICE_TYPES:
-        return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
-    return formats.duration(seconds)
-
-
-def device_of(prices: Prices, slots: int) -> str:
-    """Describe device and its speed's source: "8 H100s, speed from the data sheet"."""
-    speed = prices.speed
-    if speed.device in DEVICE_TYPES:
-        source = "speed from the data sheet"
-        if prices.is_calibrated:
-            source += ", corrected by finished steps"
-        return f"{slots} {speed.device.upper()}{'s'[: slots > 1]}, {source}"
-    source = {
-        "measured": "speed measured in finished steps",
-        "guessed": "speed estimated from a timed matrix product",
-    }[speed.origin]
-    return f"{slots} CPU worker{'s'[: slots > 1]}, {source}"
-
-
-def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
-    """Return tokens and predicted time as texts; "~" marks estimates without the input data."""
-    about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
-    time = (
-        f"{formats.three_digits(price.seconds / 3600)} h"
-        if on_gpu
-        else formats.duration(price.seconds)
-    )
-    return f"{about}{formats.count(price.cost.tokens)}", f"{about}{time}"

@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import artifacts
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -123,7 +117,7 @@ class ArtifactDisplay:
     def __init__(self, progress: RunProgress) -> None:
         self._run, self._last_update = progress, 0.0
         key = "study-progress"
-        self._id: UUID = create_progress_artifact(  # type: ignore[assignment]
+        self._id: UUID = artifacts.create_progress_artifact(  # type: ignore[assignment]
             progress=0.0, key=key, description=f"{progress}, {progress.time}"
         )
 
@@ -136,7 +130,7 @@ class ArtifactDisplay:
             self._write()
 
     def show(self, text: str) -> None:
-        create_markdown_artifact(f"```text\n{text}```", key="first-table")
+        artifacts.create_markdown_artifact(f"```text\n{text}```", key="first-table")
 
     def close(self) -> None:
         self._write()
@@ -144,7 +138,9 @@ class ArtifactDisplay:
     def _write(self) -> None:
         self._last_update = time.monotonic()
         text = "\n".join([f"{self._run}, {self._run.time}", *self._run.running()])
-        update_progress_artifact(self._id, progress=100.0 * self._run.done, description=text)
+        artifacts.update_progress_artifact(
+            self._id, progress=100.0 * self._run.done, description=text
+        )
 
 
 class FirstSeedDisplay:
@@ -197,7 +193,7 @@ class FirstSeedDisplay:
 
 
 def publish_results(study: str, home: Path) -> None:
-    create_table_artifact(
+    artifacts.create_table_artifact(
         results_table(study, home),
         key=f"results-{study}",
         description="Means over seeds and tasks by evaluated length in tokens. 2/3: two of three"
@@ -207,7 +203,7 @@ def publish_results(study: str, home: Path) -> None:
     command = [sys.executable, "-m", "dashboards.report", "--catalog", str(catalog_path(home))]
     command += ["--study", study, "--out", str(report)]
     if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
-        create_link_artifact(
+        artifacts.create_link_artifact(
             report.as_uri(),
             link_text=f"report of {study}",
             key=f"report-{study}",
@@ -215,7 +211,7 @@ def publish_results(study: str, home: Path) -> None:
             f" files: open the file yourself, or run `lce report {study}`.",
         )
     if pages := pages_of(home, study):
-        create_link_artifact(
+        artifacts.create_link_artifact(
             pages.methods,
             link_text=f"MLflow charts of {study}",
             key=f"mlflow-{study}",

@@ -21,7 +21,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 import psutil
@@ -112,10 +112,10 @@ def launch(
 def find(home: Path, name: str) -> Service | None:
     try:
         content = read_mapping(_state_file(home, name))
-        types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
+        types = get_type_hints(Service)
         if not all(isinstance(content[key], kind) for key, kind in types.items()):
             return None
-        service = Service(**{key: content[key] for key in Service.__dataclass_fields__})
+        service = Service(**{key: content[key] for key in types})
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return service if process_of(service) else None
@@ -157,7 +157,7 @@ def marked(home: Path) -> list[psutil.Process]:
 
 
 def wait_until(
-    name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
+    name: str, ready: Callable[[], bool], alive: Callable[[], object], log: Path, seconds: float
 ) -> None:
     limit = time.monotonic() + seconds
     while not ready():

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 from packaging.requirements import Requirement
@@ -189,14 +189,9 @@ def _database(path: Path, damage: str | None, command: str) -> Check:
 
 def _prefect() -> Check:
     """Report which server a `prefect` command in this folder would use."""
-    command = [sys.executable, "-m", "prefect", "config", "view", "--show-sources"]
-    answer = subprocess.run(
-        command,
-        env={**os.environ, **removed},  # those of the user's shell
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    # `removed` has variables of the user's shell.
+    options = "-m", "prefect", "config", "view", "--show-sources"
+    answer = _run_python(*options, env={**os.environ, **removed})
     remedy = "Run `prefect config view --show-sources`, and `lce doctor` in the checkout's folder."
     if answer.returncode:
         last_lines = "; ".join(answer.stderr.strip().splitlines()[-2:])
@@ -210,15 +205,14 @@ def _prefect() -> Check:
     return Check(True, f"PREFECT_API_URL {value.strip()} {source}")
 
 
+def _run_python(*options: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    command, no_input = [sys.executable, *options], subprocess.DEVNULL
+    return subprocess.run(command, stdin=no_input, capture_output=True, text=True, **more)
+
+
 def _plugin(home: Path) -> Check:
     settings = {key: v for key, v in environment(home).items() if key != "PREFECT_PLUGINS_ENABLED"}
-    answer = subprocess.run(
-        [sys.executable, "-c", _PLUGIN_TEST],
-        cwd=_ROOT,
-        env=settings,
-        capture_output=True,
-        text=True,
-    )
+    answer = _run_python("-c", _PLUGIN_TEST, env=settings, cwd=_ROOT)
     if answer.returncode == 0:
         return Check(True, f"active in {_ROOT}")
     lines = answer.stderr.strip().splitlines()

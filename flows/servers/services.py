@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -133,10 +134,8 @@ def _start_worker(home: Path, server: Service) -> Service:
 
 
 def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
-    def is_alive() -> bool:
-        return daemons.process_of(service) is not None
-
-    daemons.wait_until(service.name, is_ready, is_alive, Path(service.log), daemons.START_SECONDS)
+    log, is_alive = Path(service.log), partial(daemons.process_of, service)
+    daemons.wait_until(service.name, is_ready, is_alive, log, daemons.START_SECONDS)
 
 
 def _wait_for_worker(home: Path, server: Service, worker: Service, since: datetime) -> None:

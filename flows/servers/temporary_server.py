@@ -48,12 +48,8 @@ _SETTINGS = {
     **{
         f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
         for name in (
-            "CANCELLATION_CLEANUP",
-            "FOREMAN",
-            "LATE_RUNS",
-            "PAUSE_EXPIRATIONS",
-            "SCHEDULER",
-            "TRIGGERS",
+            *("CANCELLATION_CLEANUP", "FOREMAN", "LATE_RUNS"),
+            *("PAUSE_EXPIRATIONS", "SCHEDULER", "TRIGGERS"),
         )
     },
 }
@@ -191,21 +187,16 @@ def _existing(home: Path) -> tuple[str, str]:
         if not given:
             return "", ""
     code = status(f"{given}/health", _user_credentials())
+    if code == 200:
+        return given, ""
+    got, expected = f"{given}, where no Prefect server answers", "the address of a running server"
+    remedy = "start the server"
     if code in (401, 403):
-        raise ServiceError(
-            "PREFECT_API_URL",
-            f"{given}, which answers with status {code}: it refuses your credentials",
-            "a server that accepts PREFECT_API_AUTH_STRING or PREFECT_API_KEY",
-            "correct the variable, or unset PREFECT_API_URL: `lce run` then starts its own server",
-        )
-    if code != 200:
-        raise ServiceError(
-            "PREFECT_API_URL",
-            f"{given}, where no Prefect server answers",
-            "the address of a running server",
-            "start the server, or unset PREFECT_API_URL: `lce run` then starts its own server",
-        )
-    return given, ""
+        got = f"{given}, which answers with status {code}: it refuses your credentials"
+        expected = "a server that accepts PREFECT_API_AUTH_STRING or PREFECT_API_KEY"
+        remedy = "correct the variable"
+    remedy += ", or unset PREFECT_API_URL: `lce run` then starts its own server"
+    raise ServiceError("PREFECT_API_URL", got, expected, remedy)
 
 
 def _user_credentials() -> dict[str, str]:

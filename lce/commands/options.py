@@ -18,8 +18,7 @@ def _studies(incomplete: str) -> list[str]:
 
 
 Study = Annotated[
-    str,
-    typer.Argument(help="A study's name, or a study file.", autocompletion=_studies),
+    str, typer.Argument(help="A study's name, or a study file.", autocompletion=_studies)
 ]
 Select = Annotated[
     str,
@@ -40,51 +39,33 @@ AcceptPluginChange = Annotated[
     ),
 ]
 
+
+def _option(kind: Any, about: str, metavar: str | None = None) -> Any:
+    return Annotated[kind, typer.Option(metavar=metavar, help=about)]
+
+
 _OPTIONS: dict[str, Any] = {
-    "slots": Annotated[
-        int | None, typer.Option(help="Parallel steps. Default: one per GPU or CPU core.")
-    ],
-    "training_slots": Annotated[
-        int | None, typer.Option(help="Parallel training runs. Default: --slots.")
-    ],
-    "evaluation_slots": Annotated[
-        int | None, typer.Option(help="Parallel steps other than training. Default: --slots.")
-    ],
-    "engine": Annotated[
-        str | None, typer.Option(help="Where the workers run: local, ray or ray:HOST:PORT.")
-    ],
-    "device": Annotated[str | None, typer.Option(help="auto, cpu or cuda.")],
-    "processes": Annotated[int | None, typer.Option(help="Processes (GPUs) of one training run.")],
-    "accelerate_config": Annotated[
-        Path | None,
-        typer.Option(help="File of `accelerate config` with the machines of a training run."),
-    ],
-    "micro_batch_tokens": Annotated[
-        int | None, typer.Option(help="Maximum number of tokens in one forward pass.")
-    ],
-    "model_folder": Annotated[
+    "slots": _option(int | None, "Parallel steps. Default: one per GPU or CPU core."),
+    "training_slots": _option(int | None, "Parallel training runs. Default: --slots."),
+    "evaluation_slots": _option(
+        int | None, "Parallel steps other than training. Default: --slots."
+    ),
+    "engine": _option(str | None, "Where the workers run: local, ray or ray:HOST:PORT."),
+    "device": _option(str | None, "auto, cpu or cuda."),
+    "processes": _option(int | None, "Processes (GPUs) of one training run."),
+    "accelerate_config": _option(
+        Path | None, "File of `accelerate config` with the machines of a training run."
+    ),
+    "micro_batch_tokens": _option(int | None, "Maximum number of tokens in one forward pass."),
+    "model_folder": _option(list[str], "Folder with a base model's weights.", "NAME=FOLDER"),
+    "data_folder": _option(
         list[str],
-        typer.Option(
-            "--model-folder", metavar="NAME=FOLDER", help="Folder with a base model's weights."
-        ),
-    ],
-    "data_folder": Annotated[
-        list[str],
-        typer.Option(
-            "--data-folder",
-            metavar="NAME=FOLDER",
-            help="Folder with a data set. Instead of a folder: hub:OWNER/NAME@COMMIT for its files"
-            " on the hub, or the address of rows that `lce fetch` downloaded.",
-        ),
-    ],
-    "plugins": Annotated[
-        list[Path],
-        typer.Option("--plugins", help="Folder with your methods/, benchmarks/, ..."),
-    ],
-    "execution": Annotated[
-        Path | None,
-        typer.Option("--execution", help="YAML file with execution settings."),
-    ],
+        "Folder with a data set. Instead of a folder: hub:OWNER/NAME@COMMIT for its files on the"
+        " hub, or the address of rows that `lce fetch` downloaded.",
+        "NAME=FOLDER",
+    ),
+    "plugins": _option(list[Path], "Folder with your methods/, benchmarks/, ..."),
+    "execution": _option(Path | None, "YAML file with execution settings."),
 }
 FOLDERS = ("model_folder", "data_folder", "plugins")
 """Options for the user's folders. A command line may contain each of them several times."""

@@ -83,13 +83,11 @@ def fetch(
     ],
 ) -> None:
     """Download a base model or a data set once, for runs without a network."""
-    from lce_core.hub import rows_address
+    from lce_core.hub import fetch_rows, rows_address
     from lce_core.models import MODELS
     from lce_core.store.artifacts import Store
 
     if address := rows_address(Path(name)):
-        from lce_core.hub import fetch_rows
-
         for file in fetch_rows(address):
             say(f"{name}: {file}")
         return

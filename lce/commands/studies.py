@@ -46,8 +46,7 @@ def worker(
     how: Execution,
     context: typer.Context,
     studies: Annotated[
-        list[str],
-        typer.Argument(metavar="STUDY...", help="Studies' names, or study files."),
+        list[str], typer.Argument(metavar="STUDY...", help="Studies' names, or study files.")
     ],
     select: Select = "",
     retry_failed: RetryFailed = False,
@@ -62,9 +61,7 @@ def worker(
     grace: Annotated[
         float,
         typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Time that running steps get to finish after SIGTERM.",
+            min=0, metavar="SECONDS", help="Time that running steps get to finish after SIGTERM."
         ),
     ] = 15.0,
     accept_plugin_change: AcceptPluginChange = False,

@@ -112,7 +112,6 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     assert cell.step is not None
     spec = spec_of(cell.step)
     assert isinstance(spec, CellSpec)
-    variant = variant_name(cell.method, cell.frozen)
     record: Record | None = None
     if spec.published is not None:
         folder = published_folder(spec.published, execution.model_folders)
@@ -127,7 +126,7 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
             raise _without_checkpoint(plan, cell, cell.checkpoint, store)
     return Subject(
         study=plan.study.study,
-        variant=variant,
+        variant=variant_name(cell.method, cell.frozen),
         base_model=spec.base_model,
         method=_settled(spec.method, cell.step, plan, store),
         target_context=spec.target_context,
@@ -148,17 +147,11 @@ def _without_checkpoint(
             f" {store.path(cell.step)}, a result that needs it, and run"
             f" `lce run {plan.study.study}`"
         )
-    is_elsewhere = store.result(checkpoint) is not None
-    return SpecError(
-        f"{checkpoint.kind} {checkpoint.name}",
-        "a finished training whose weights are elsewhere"
-        if is_elsewhere
-        else "no undamaged checkpoint in the store",
-        f"its weights in {folder / WEIGHTS}"
-        if is_elsewhere
-        else "a variant whose training is finished",
-        remedy,
-    )
+    got, expected = "no undamaged checkpoint in the store", "a variant whose training is finished"
+    if store.result(checkpoint) is not None:
+        got = "a finished training whose weights are elsewhere"
+        expected = f"its weights in {folder / WEIGHTS}"
+    return SpecError(f"{checkpoint.kind} {checkpoint.name}", got, expected, remedy)
 
 
 def _settled(method: Method, step: Step, plan: StudyPlan, store: Store) -> Method:

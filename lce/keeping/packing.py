@@ -164,8 +164,7 @@ def _copy_code(target: Path) -> None:
 
 
 def _copy_data(work: Work, execution: Execution, target: Path) -> list[str]:
-    study = work.request.plan.study
-    names = []
+    corpus, own = work.request.plan.study.corpus, "local_text"
     for name, place in execution.data_folders.items():
         if is_address(place):
             raise SpecError(
@@ -175,12 +174,11 @@ def _copy_data(work: Work, execution: Execution, target: Path) -> list[str]:
                 f"download them and give --data-folder {name}=FOLDER",
             )
         _copy(place, target / name)
-        names.append(name)
-    if isinstance(study.corpus, LocalText):
-        (target / "local_text").mkdir(parents=True)
-        study.corpus.export(target / "local_text")
-        names.append("local_text")
-    return names
+    if not isinstance(corpus, LocalText):
+        return [*execution.data_folders]
+    (target / own).mkdir(parents=True)
+    corpus.export(target / own)
+    return [*execution.data_folders, own]
 
 
 def _copy_models(work: Work, execution: Execution, target: Path) -> tuple[list[str], list[str]]:

@@ -34,7 +34,7 @@ def verify_study(
     study, execution = as_last_run(study, execution)
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
-    done = _done(store, [cell.step for cell in plan.cells if cell.step], plan)
+    done = _done(store, plan)
     drawn = sampled(list(done), sample, seed)
     if not drawn:
         raise SpecError(
@@ -66,7 +66,7 @@ def verify_study(
 
 def verify_files(home: Path) -> bool:
     """Reread all artifacts of a store and print the damaged ones; return True if none is."""
-    store, console = Store(home), Console(highlight=False)
+    store, console = Store(home), Terminal(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
     task = shown.add_task("reading artifacts", total=None)
 
@@ -81,9 +81,7 @@ def verify_files(home: Path) -> bool:
         if shown.live.is_started:
             shown.stop()
     for folder, wrong in found.damage.items():
-        console.print(
-            f"  {folder.parent.name} {folder.name}: {wrong}", markup=False, soft_wrap=True
-        )
+        console.print(f"  {folder.parent.name} {folder.name}: {wrong}", soft_wrap=True)
     amount = f"{formats.size(found.num_bytes)} in {formats.duration(time.monotonic() - begun)}"
     console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
@@ -95,8 +93,9 @@ def verify_files(home: Path) -> bool:
     return not found.damage
 
 
-def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
-    """Return the finished steps with their records, without those whose weights are elsewhere."""
+def _done(store: Store, plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
+    """Return the finished cells with their records, without those whose weights are elsewhere."""
+    steps = {cell.step.fingerprint: cell.step for cell in plan.cells if cell.step}.values()
     listing, found = store.listing(), {}
     inputs = {one: plan.steps[one] for step in steps for one in step.parents.values()}
     elsewhere = {
@@ -104,7 +103,7 @@ def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tup
         for fingerprint, step in inputs.items()
         if store.result(step, listing) and not store.record(step, listing)
     }
-    for step in {step.fingerprint: step for step in steps}.values():
+    for step in steps:
         if elsewhere.isdisjoint(step.parents.values()) and (record := store.record(step, listing)):
             found[step.fingerprint] = (step, record)
     store.file_facts.save()

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from flows.terminal import say
 from lce_core.benchmarks import DataSet
 from lce_core.errors import SpecError
-from lce_core.registry import Registry, plugin_names
+from lce_core.registry import plugin_names
 from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 KINDS = {"method": "methods", "benchmark": "benchmarks", "model": "models", "corpus": "corpora"}
@@ -84,10 +83,6 @@ class PluginFile:
     """Subfolder that decides the type of plug-in: methods, benchmarks, models or corpora."""
     name: str
 
-    @property
-    def registry(self) -> Registry[Any]:
-        return PLACES[self.place]
-
 
 def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
     """Check the plug-ins at `path` and print a line for each check; return True if all pass."""
@@ -137,7 +132,7 @@ def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:
 
     say(f"{one.place}/{one.name}")
     checks: dict[str, str] = {}
-    for finding in findings(one.registry, one.name, data):
+    for finding in findings(PLACES[one.place], one.name, data):
         say(f"{'FAIL' if finding.fault else 'ok  '} {finding.check}: {finding.about}")
         if finding.fault:
             # A fault such as a negative frequency fails most checks; print its message once.

@@ -12,13 +12,7 @@ from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.registry import Plugin, Registry
-from lce_core.study.cost import (
-    attention_flops,
-    cached_tokens,
-    evaluation_cost,
-    keys_of_last,
-    relative_attention,
-)
+from lce_core.study import cost
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import Recipe, load_recipe, recipe_names
 
@@ -77,16 +71,18 @@ def show(kind: str, form: str) -> None:
     Terminal().print(table)
 
 
+def _loaded(registry: Registry[Any]) -> dict[str, Any]:
+    return {name: registry.load(name) for name in registry.names()}
+
+
 def _methods() -> Texts:
-    loaded = [(name, METHODS.load(name)) for name in METHODS.names()]
-    rows = [(name, *properties(one), one.source.paper) for name, one in loaded]
+    rows = [(name, *properties(one), one.source.paper) for name, one in _loaded(METHODS).items()]
     return ("method", "family", "attention", "trains", "source"), rows
 
 
 def _benchmarks() -> Texts:
     rows = []
-    for name in BENCHMARKS.names():
-        one = BENCHMARKS.load(name)
+    for name, one in _loaded(BENCHMARKS).items():
         samples = "by seed" if one.seeded else "fixed"
         rows.append((name, one.unit, one.default_metric, samples, one.source.paper))
     return ("benchmark", "unit", "metric", "samples", "source"), rows
@@ -94,11 +90,9 @@ def _benchmarks() -> Texts:
 
 def _models() -> Texts:
     rows = []
-    for name in MODELS.names():
-        model = MODELS.load(name)
-        if model.reads_config:
-            sizes = ("its own",) * 3
-        else:
+    for name, model in _loaded(MODELS).items():
+        sizes = ("its own",) * 3
+        if not model.reads_config:
             geometry = model.geometry
             rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
             sizes = (str(geometry.trained_context), f"{geometry.theta:g}", rotary)
@@ -107,7 +101,7 @@ def _models() -> Texts:
 
 
 def _corpora() -> Texts:
-    loaded = [(name, CORPORA.load(name)) for name in CORPORA.names()]
+    loaded = _loaded(CORPORA).items()
     rows = [(name, one.summary, ", ".join(one.model_fields)) for name, one in loaded]
     return ("corpus", "text", "parameters"), rows
 
@@ -123,10 +117,12 @@ def _recipes() -> Texts:
 
 
 def methods_markdown() -> str:
-    loaded = {name: METHODS.load(name) for name in METHODS.names()}
+    loaded = _loaded(METHODS)
     model = MODELS.load("llama2_7b")()
-    full = evaluation_cost(model, METHODS.load("none")(), _EXPORT_TARGET, 1, _EXPORT_TARGET).flops
-    attention = attention_flops(model.shape, model.geometry, _EXPORT_TARGET / 2)
+    full = cost.evaluation_cost(
+        model, METHODS.load("none")(), _EXPORT_TARGET, 1, _EXPORT_TARGET
+    ).flops
+    attention = cost.attention_flops(model.shape, model.geometry, _EXPORT_TARGET / 2)
     costs = ("prompt at 2x", "4x", "8x", "training", "new token", "cache")
     columns = ("method", "family", "attention", "trains", *costs, "export", "paper")
     rows = [
@@ -146,44 +142,29 @@ def _costs(plugin: type[Method], model: LanguageModel) -> Iterator[str]:
     )
     target, trained = _EXPORT_TARGET, model.geometry.trained_context
     for times in (2, 4, 8):
-        yield f"{relative_attention(model, method, target, times * trained):.2f}"
-    yield (
-        "-"
-        if method.training == "none"
-        else f"{relative_attention(model, method, target, target, training=True):.2f}"
-    )
-    yield f"{keys_of_last(model, method, target, target) / target:.2f}"
-    yield f"{cached_tokens(model, method):.2f}"
+        yield f"{cost.relative_attention(model, method, target, times * trained):.2f}"
+    training = "-"
+    if method.training != "none":
+        training = f"{cost.relative_attention(model, method, target, target, training=True):.2f}"
+    yield training
+    yield f"{cost.keys_of_last(model, method, target, target) / target:.2f}"
+    yield f"{cost.cached_tokens(model, method):.2f}"
     shown = "depends on its parameters" if given else _exported(method, model)
     yield shown.partition(",")[0] if shown.startswith("`") else shown
 
 
 def _method(name: str, method: type[Method]) -> str:
     family, attention, trains = properties(method)
-    lines = [
-        f"## `{name}`",
-        "",
-        method.summary,
-        "",
-        f"- family: {family}; attention: {attention}; trains: {trains}",
-        *_source(method),
-        *_parameters(method),
-    ]
-    return "\n".join(lines)
+    about = f"- family: {family}; attention: {attention}; trains: {trains}"
+    lines = [f"## `{name}`", "", method.summary, "", about]
+    return "\n".join([*lines, *_source(method), *_parameters(method)])
 
 
 def benchmarks_markdown() -> str:
-    loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
-    rows = [
-        (
-            f"[`{name}`](#{name})",
-            one.unit,
-            one.default_metric,
-            ", ".join(one.profiles),
-            one.source.paper,
-        )
-        for name, one in loaded.items()
-    ]
+    loaded, rows = _loaded(BENCHMARKS), []
+    for name, one in loaded.items():
+        link, profiles = f"[`{name}`](#{name})", ", ".join(one.profiles)
+        rows.append((link, one.unit, one.default_metric, profiles, one.source.paper))
     table = _table(("benchmark", "unit", "metric", "profiles", "paper"), rows)
     sections = [_benchmark(name, one) for name, one in loaded.items()]
     return "\n".join([_BENCHMARKS_HEAD, *table, "", "\n\n".join(sections), ""])
@@ -269,8 +250,7 @@ def exports_table() -> str:
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     rows = []
-    for name in METHODS.names():
-        method = METHODS.load(name)
+    for name, method in _loaded(METHODS).items():
         if any(field.is_required() for field in method.model_fields.values()):
             cells = ["depends on its required parameters"] * len(models)
         else:
@@ -332,8 +312,7 @@ def _entry(registry: Registry[Any], common: _Schema, parts: _Schema, *required: 
     `parts` gains the definitions of the parameters.
     """
     names, mappings = [], []
-    for name in registry.names():
-        plugin = registry.load(name)
+    for name, plugin in _loaded(registry).items():
         own = plugin.model_json_schema()
         parts |= own.pop("$defs", {})
         needed = [*required, *own.get("required", ())]

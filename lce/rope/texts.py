@@ -10,16 +10,7 @@ from rich.table import Table
 from flows.terminal import Terminal, plain_table
 from lce.rope.inspection import Inspection
 from lce_core.rope import Frequencies
-from lce_core.rope.bound import (
-    ALIASING,
-    EXPONENTS,
-    RESOLVED,
-    SEARCHED,
-    SmallestBase,
-    bounded_length,
-    discrimination,
-    frequencies_of,
-)
+from lce_core.rope import bound as bounds
 from lce_core.rope.inspection import Head
 
 LEGEND = """\
@@ -38,9 +29,11 @@ def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
         "how much attention favours a similar token over a random one m tokens away."
     )
     if length is None:
-        found = f"L_theta above {SEARCHED:,} tokens\n{meaning}\nB_m is >= 0 up to that distance."
+        found = (
+            f"L_theta above {bounds.SEARCHED:,} tokens\n{meaning}\nB_m is >= 0 up to that distance."
+        )
     else:
-        first = float(discrimination(inv_freq, np.array([length + 1]))[0])
+        first = float(bounds.discrimination(inv_freq, np.array([length + 1]))[0])
         found = (
             f"L_theta = {length:,} tokens\n{meaning}\n"
             f"B_m is >= 0 from m = 0 to {length:,}, and {first:.3g} at {length + 1:,}."
@@ -48,9 +41,9 @@ def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
     return f"{head}: {found}\nSource: arXiv:2405.14591, theorem 1 and equation 17."
 
 
-def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> str:
-    own = bounded_length(frequencies_of(found.base, dim))
-    reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
+def smallest_base(length: int, dim: int, digits: int, found: bounds.SmallestBase) -> str:
+    own = bounds.bounded_length(bounds.frequencies_of(found.base, dim))
+    reach = f"above {bounds.SEARCHED:,}" if own is None else f"{own:,}"
     steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"
     above = "Smaller bases of the grid fail; "
     if found.every_from is None:
@@ -62,14 +55,14 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
     return (
         f"{length:,} tokens, {dim} rotated elements: base {found.base:g}\n"
         f"It is the smallest base of the grid k * 10^e, {steps} in {digits} digits,"
-        f" e = 0 to {EXPONENTS[-1]},\n"
+        f" e = 0 to {bounds.EXPONENTS[-1]},\n"
         f"with B_m >= 0 at every distance m from 0 to {length:,}; its own L_theta is {reach}.\n"
         f"{above}\n"
         "A finer grid can find a smaller base, because working bases have gaps.\n"
         "Source: arXiv:2405.14591, equation 18.\n"
         "Bounds for a pair of frequency 1 / base, a little slower than the slowest one\n"
-        f"(arXiv:2602.10959): a base above {length * ALIASING:,.0f}, so that it turns less than"
-        f" once; below\n{RESOLVED:.3g}, so that float32 tells successive tokens apart."
+        f"(arXiv:2602.10959): a base above {length * bounds.ALIASING:,.0f}, so that it turns less"
+        f" than once; below\n{bounds.RESOLVED:.3g}, so that float32 tells successive tokens apart."
     )
 
 
@@ -175,7 +168,7 @@ def _short(value: float, digits: int) -> str:
 
 
 def _tokens(bound: int | None) -> str:
-    return f"> {SEARCHED:,}" if bound is None else f"{bound:,}"
+    return f"> {bounds.SEARCHED:,}" if bound is None else f"{bound:,}"
 
 
 def _turns(turns: float) -> str:

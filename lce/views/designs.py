@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from flows.plans.pricing import GPU_HOURS_OF, Prices, gpu_seconds
+from flows.plans.pricing import GPU_HOURS_OF, Prices
 from lce.views.plan_view import LONG_SECONDS
 from lce.views.power import Comparison, Options, Test, planned_seeds, seed_dependent
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import detectable_difference
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.speed import DEVICE_TYPES
 from lce_core.study.step_kinds import CellSpec
 from lce_core.terminal import WIDTH
 
@@ -55,12 +54,11 @@ class Costs:
                 if (one.fingerprint in of_seed) == per_seed
                 and (one.kind == CellSpec.kind) == is_cell
             )
-            amounts = price.cost.all_flops, price.seconds, gpu_seconds(price, prices)
+            amounts = price.cost.all_flops, price.seconds, prices.gpu_seconds(price)
             share = num_seeds if per_seed else 1
             self._parts.append((per_seed, is_cell, [one / share for one in amounts]))
-        on_gpu = prices.speed.device in DEVICE_TYPES
-        self._in_gpu_hours = on_gpu or 3600 * self.of(num_seeds, 1)["hours"] > LONG_SECONDS
-        gpu = prices.speed.device if on_gpu else GPU_HOURS_OF
+        self._in_gpu_hours = prices.on_gpu or 3600 * self.of(num_seeds, 1)["hours"] > LONG_SECONDS
+        gpu = prices.speed.device if prices.on_gpu else GPU_HOURS_OF
         self.unit = f"{gpu.upper()}-hours" if self._in_gpu_hours else "time of one CPU worker"
 
     def of(self, num_seeds: int, times: int) -> dict[str, float]:

@@ -9,13 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from flows.plans.pricing import (
-    Prices,
-    device_of,
-    hours_of,
-    time_of,
-    tokens_and_time,
-)
+from flows.plans.pricing import Prices
 from flows.terminal import Terminal, plain_table, wrapped
 from lce.views.planning import Inspection, needs_lines
 from lce_core import formats
@@ -129,7 +123,7 @@ def _table(found: Inspection, prices: Prices) -> Table:
     for row, count in counts.items():
         price = prices.total(steps.get(row, ()))
         numbers = (f"{count[state] or '-'}" for state in states)
-        table.add_row(*row[not several :], *numbers, *tokens_and_time(price, prices))
+        table.add_row(*row[not several :], *numbers, *prices.tokens_and_time(price))
     return table
 
 
@@ -137,20 +131,16 @@ def _by_method(found: Inspection) -> tuple[dict[Row, Counter[Change]], dict[Row,
     counts: dict[Row, Counter[Change]] = {}
     steps: dict[Row, list[Step]] = {}
     for cell in found.plan.cells:
-        row = _row(cell.base_model, cell.method, tuned=not cell.frozen)
+        row = cell.base_model, variant_label(cell.method, cell.frozen)
         counts.setdefault(row, Counter())[found.cell_state(cell).change] += 1
-    for step in _priced_steps(found):
+    for step in found.priced():
         axes = step.axes
         if axes.get("method") is not None:
-            tuned = step.kind == FinetuneSpec.kind or not axes["frozen"]
+            frozen = step.kind != FinetuneSpec.kind and axes["frozen"]
             method = axes.get("chosen_for", axes["method"])  # trials count for their variant
-            row = _row(axes["base_model"], method, tuned=tuned)
+            row = axes["base_model"], variant_label(method, frozen)
             steps.setdefault(row, []).append(step)
     return counts, steps
-
-
-def _row(base_model: str, method: str, *, tuned: bool) -> Row:
-    return base_model, variant_label(method, not tuned)
 
 
 def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
@@ -163,16 +153,16 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
         kinds.append(("whole study, done included", prices.total(found.plan.steps.values())))
     for name, price in kinds:
         if price.cost.tokens:
-            tokens, _ = tokens_and_time(price, prices)
+            tokens, _ = prices.tokens_and_time(price)
             flops = f"{price.cost.all_flops:.3g} FLOPs"
-            yield f"{name}: {tokens} tokens, {flops}, {time_of(price, prices)}"
+            yield f"{name}: {tokens} tokens, {flops}, {prices.time_of(price)}"
             if price.cost.decoding.bytes:
                 answers = formats.count(price.cost.decoding.tokens)
                 alone = StepCost(decoding=price.cost.decoding)
                 seconds = prices.speed.evaluation.seconds(alone)
                 # Calibration by finished steps corrects only the total, not the time of reading
                 # prompts and the time of generating answers.
-                time = "" if prices.is_calibrated else f", {hours_of(seconds, prices)}"
+                time = "" if prices.is_calibrated else f", {prices.hours_of(seconds)}"
                 line = f"  of that at most {answers} generated tokens{time}"
                 yield f"{line}: finished answers stop earlier"
     if looks := found.plan.study.looks:
@@ -191,16 +181,11 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
             " beginning-of-text token, which this model needs. Set `begin: true` of perplexity, or"
             " use perplexity_documents."
         )
-    yield f"time: of {device_of(prices, 1)}"
-    if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
+    yield f"time: of {prices.device_of(1)}"
+    if prices.speed.device == "cpu" and prices.total(found.priced()).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
     for line in needs_lines(found, prices):
         yield from wrapped(line)
-
-
-def _priced_steps(found: Inspection) -> Iterator[Step]:
-    yield from found.to_do()
-    yield from found.expected_only()
 
 
 def training_table(plan: StudyPlan) -> Table | None:

@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
-from flows.plans.pricing import Price, Prices, gpu_seconds, prices_of, slots_here, time_left
+from flows import selection
+from flows.plans.pricing import Price, Prices, prices_of, slots_here, time_left
 from flows.request import as_last_run, compile_request
-from flows.selection import (
-    change_lines,
-    check_plugin_changes,
-    fetching,
-    models_to_fetch,
-    select_cells,
-)
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.evaluation.long_cell import LONG_SECONDS
@@ -67,7 +62,7 @@ class Inspection:
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
     def plugin_lines(self) -> list[str]:
-        return change_lines({name: self.states[name] for name in self.plan.steps})
+        return selection.change_lines({name: self.states[name] for name in self.plan.steps})
 
     def again(self) -> Inspection:
         folders, plan = folders_of(self.execution.model_dump(mode="json")), self.plan
@@ -94,6 +89,9 @@ class Inspection:
         steps = self.plan.expected.items()
         return (step for fingerprint, step in steps if fingerprint not in self.plan.steps)
 
+    def priced(self) -> Iterator[Step]:
+        return chain(self.to_do(), self.expected_only())
+
     def beside_cells(self) -> list[Step]:
         cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
         return [step for fingerprint, step in self.plan.steps.items() if fingerprint not in cells]
@@ -111,12 +109,17 @@ def inspect_study(
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))
     if accept_plugin_change:
-        check_plugin_changes(select_cells(plan, select), execution, accept=True)
+        selection.check_plugin_changes(selection.select_cells(plan, select), execution, accept=True)
     states = inspect(plan, store, folders)
     states, orphans = compare(plan, store, states, ids_before(store, plan.study.study))
-    for name in models_to_fetch(plan, execution):
-        _without_weights(plan, states, name)
-    return Inspection(select_cells(plan, select), states, store, execution, orphans)
+    for name in selection.models_to_fetch(plan, execution):
+        for step in plan.steps.values():
+            state = states[step.fingerprint]
+            if step.axes.get("base_model") == name and state.state == "missing":
+                fetch = selection.fetching(name)
+                reason = f"{state.reason}; weights of {name} are missing: {fetch}"
+                states[step.fingerprint] = replace(state, reason=reason)
+    return Inspection(selection.select_cells(plan, select), states, store, execution, orphans)
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
@@ -159,14 +162,6 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
     }
 
 
-def _without_weights(plan: StudyPlan, states: dict[str, StepState], model: str) -> None:
-    for step in plan.steps.values():
-        state = states[step.fingerprint]
-        if step.axes.get("base_model") == model and state.state == "missing":
-            reason = f"{state.reason}; weights of {model} are missing: {fetching(model)}"
-            states[step.fingerprint] = replace(state, reason=reason)
-
-
 def _stands(state: StepState) -> dict[str, Any]:
     return {
         "state": state.state,
@@ -182,7 +177,7 @@ def _json(price: Price, prices: Prices) -> dict[str, Any]:
         "tokens": price.cost.tokens,
         "answer_tokens": price.cost.decoding.tokens,
         "flops": price.cost.all_flops,
-        "gpu_hours": gpu_seconds(price, prices) / 3600,
+        "gpu_hours": prices.gpu_seconds(price) / 3600,
         "hours": price.seconds / 3600,
         "estimated": price.estimated,
         **({} if price.error is None else {"error": price.error}),

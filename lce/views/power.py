@@ -94,9 +94,6 @@ class Test:
         needed = self.design.missing(num_seeds, 1, self.level)
         return f"a test needs n = {needed}" if needed else None
 
-    def probability(self, num_seeds: int, effect: float, ratio: float) -> float:
-        return self.design.probability(num_seeds, 1, effect, self.alpha, ratio)
-
     def effect(self, options: Options) -> float | None:
         if self.margin is not None and self.unit == "accuracy":
             return self.margin
@@ -395,7 +392,8 @@ def _effect(own: Sequence[Comparison], options: Options) -> float | None:
 def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Options) -> float:
     if _undecidable(own, num_seeds):
         return 0.0
-    return min(one.test.probability(num_seeds, effect, options.ratio) for one in own if one.test)
+    tests = (one.test for one in own if one.test)
+    return min(it.design.probability(num_seeds, 1, effect, it.alpha, options.ratio) for it in tests)
 
 
 def _is_one_run(own: Sequence[Comparison], num_seeds: int) -> bool:

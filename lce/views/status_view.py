@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from flows.plans.pricing import Prices, device_of, error_of, time_left
+from flows.plans.pricing import Prices, time_left
 from flows.terminal import Terminal, titled_grids
 from lce.views.planning import Inspection
 from lce_core import formats
@@ -39,9 +39,7 @@ _REST_PER_POLL = 5
 SIGNS: dict[GroupState, str] = {
     "done": "●", "in part": "◐", "running": "▶", "failed": "✗", "missing": "·", "unavailable": "-",
 }  # fmt: skip
-ASCII: dict[GroupState, str] = {
-    "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
-}  # fmt: skip
+ASCII: dict[GroupState, str] = dict(zip(SIGNS, "#+>!.-", strict=True))
 
 Key = tuple[str, str, str, int]
 """Base model, variant, benchmark and length in tokens."""
@@ -199,9 +197,9 @@ def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> I
     yield f"{found.plan.study.study}: {shown}"
     if any(True for _ in found.to_do()):
         seconds = _seconds_left(found, prices, running)
-        left = f"{formats.duration(seconds)}{error_of(prices.total(found.to_do()))}"
+        left = f"{formats.duration(seconds)}{prices.total(found.to_do()).error_shown}"
         done = f"{counts['done']:,} of {len(found.plan.cells):,} cells"
-        yield f"{done}, about {left} left on {device_of(prices, found.execution.slots)}"
+        yield f"{done}, about {left} left on {prices.device_of(found.execution.slots)}"
 
 
 def _seconds_left(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> float:

@@ -94,8 +94,9 @@ def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path, 
     content = json.loads(state.read_text())
     state.write_text(json.dumps({**content, "key of another version": False}))
     assert find(tmp_path, "sleeper") == sleeper
-    state.write_text(json.dumps({**content, "started": content["started"] - 60}))
-    assert find(tmp_path, "sleeper") is None
+    for damage in ({"started": content["started"] - 60}, {"port": "4200"}):
+        state.write_text(json.dumps({**content, **damage}))
+        assert find(tmp_path, "sleeper") is None
     psutil.Process(sleeper.pid).kill()
     wait_until(lambda: not survivors(marker))
     state.write_text(json.dumps(content))
