@@ -159,6 +159,11 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
     return None
 
 
+def first_line(error: BaseException) -> str:
+    """Return class and first line of any exception, such as "OSError: no message"."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the remedy for an unknown name, such as "write 'pi', or another of ..."."""
     names = sorted(known)

@@ -20,7 +20,7 @@ from lce_core.models._stock import StockModel
 if TYPE_CHECKING:
     import torch
     from gguf import GGUFReader
-    from tokenizers import Tokenizer
+    from tokenizers import AddedToken, Tokenizer
     from tokenizers.pre_tokenizers import PreTokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -66,13 +66,14 @@ def _byte_level(read: Read, *splits: PreTokenizer) -> Tokenizer:
     built = Tokenizer(models.BPE(vocab=numbers, merges=merges))
     built.pre_tokenizer = pre_tokenizers.Sequence(list(splits))
     built.decoder = decoders.ByteLevel()
-    _add_special(built, tokens, read("tokenizer.ggml.token_type"))
+    types = read("tokenizer.ggml.token_type")
+    built.add_special_tokens(_of_type(_CONTROL, tokens, types, special=True, normalized=False))
     return built
 
 
 def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
     """Build SentencePiece's BPE tokenizer; no space is added, unknown characters become bytes."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+    from tokenizers import Tokenizer, decoders, models, normalizers, processors
 
     tokens, types = read("tokenizer.ggml.tokens"), read("tokenizer.ggml.token_type")
     begin = tokens[read("tokenizer.ggml.bos_token_id")]
@@ -100,16 +101,10 @@ def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
         pair=f"{begin} $A {begin} $B",
         special_tokens=[(begin, numbers[begin])],
     )
-    _add_special(built, tokens, types)
+    built.add_special_tokens(_of_type(_CONTROL, tokens, types, special=True, normalized=False))
     # GGUF files write spaces in user-defined tokens as " ". SentencePiece looks for these tokens in
     # the normalised text, where a space and the character that stands for it are the same.
-    built.add_tokens(
-        [
-            AddedToken(token, normalized=True)
-            for token, kind in zip(tokens, types, strict=True)
-            if kind == _USER_DEFINED
-        ]
-    )
+    built.add_tokens(_of_type(_USER_DEFINED, tokens, types, normalized=True))
     named = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
     return _wrapped(built, read, context, named)
 
@@ -124,16 +119,13 @@ def _merges(scores: Mapping[str, float], numbers: Mapping[str, int]) -> Iterator
         )
 
 
-def _add_special(built: Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
+def _of_type(
+    wanted: int, tokens: Sequence[str], types: Sequence[int], **how: bool
+) -> list[AddedToken]:
     from tokenizers import AddedToken
 
-    built.add_special_tokens(
-        [
-            AddedToken(token, special=True, normalized=False)
-            for token, kind in zip(tokens, types, strict=True)
-            if kind == _CONTROL
-        ]
-    )
+    pairs = zip(tokens, types, strict=True)
+    return [AddedToken(token, **how) for token, kind in pairs if kind == wanted]
 
 
 def _wrapped(
