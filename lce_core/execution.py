@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from lce_core.errors import SpecError
 
 _OTHERS = ("deepspeed_config", "megatron_lm_config", "parallelism_config", "dynamo_config")
-"""Keys of settings that lce does not use."""
+"""Settings of Accelerate that lce refuses: sharding and compilation belong to the study and lce."""
 
 
 class FsdpConfig(BaseModel):

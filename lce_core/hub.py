@@ -52,13 +52,14 @@ def fetch(
     `revision` is a full commit, because a branch could change during a study. A cached copy counts
     as complete if a file matches any of `required` and no shard of split weights is missing.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, snapshot_download
 
     if (folder := cached(repo, revision, patterns, required, kind)) is not None:
         return folder
+    wanted = list(patterns)
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=TIMEOUT_SECONDS)
-        return _snapshot(repo, revision, patterns, kind)
+        found = snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=wanted)
     except http_errors() as error:
         raise UnavailableError(
             f"{repo}@{revision}",
@@ -67,6 +68,7 @@ def fetch(
             "connect to the hub and try again (`lce run` with --retry-failed), or give a local"
             f" folder with --{kind.removesuffix('set')}-folder",
         ) from error
+    return Path(found)
 
 
 def cached(
@@ -76,23 +78,23 @@ def cached(
     required: Sequence[str],
     kind: Literal["model", "dataset"],
 ) -> Path | None:
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        found = _snapshot(repo, revision, patterns, kind, local_files_only=True)
+        found = Path(
+            snapshot_download(
+                repo,
+                repo_type=kind,
+                revision=revision,
+                allow_patterns=list(patterns),
+                local_files_only=True,
+            )
+        )
     except LocalEntryNotFoundError:
         return None
     has_required = not required or any(any(found.rglob(pattern)) for pattern in required)
     return found if has_required and _has_all_shards(found) else None
-
-
-def _snapshot(repo: str, revision: str, patterns: Sequence[str], kind: str, **how: bool) -> Path:
-    from huggingface_hub import snapshot_download
-
-    wanted = list(patterns)
-    return Path(
-        snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=wanted, **how)
-    )
 
 
 def _has_all_shards(folder: Path) -> bool:

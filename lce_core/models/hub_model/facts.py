@@ -18,12 +18,7 @@ from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
 from lce_core.models._weights import damaged
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
-from lce_core.rope.architectures import (
-    ARCHITECTURES,
-    NO_ROPE_INTERVAL,
-    REASONS,
-    Architecture,
-)
+from lce_core.rope.architectures import ARCHITECTURES, NO_ROPE_INTERVAL, REASONS, Architecture
 from lce_core.rope.stated import (
     FULL,
     ORIGINAL,
