@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 
+def _part(index: int) -> Any:
+    return property(lambda error: error.parts[index])
+
+
 class LceError(Exception):
     """Base class of all errors that lce raises deliberately.
 
@@ -25,25 +29,11 @@ class LceError(Exception):
         # Convert everything to strings, so that every error can be pickled across processes.
         super().__init__(str(where), str(got), str(expected), str(remedy), str(details))
 
-    @property
-    def where(self) -> str:
-        return self.parts[0]
-
-    @property
-    def got(self) -> str:
-        return self.parts[1]
-
-    @property
-    def expected(self) -> str:
-        return self.parts[2]
-
-    @property
-    def remedy(self) -> str:
-        return self.parts[3]
-
-    @property
-    def details(self) -> str:
-        return self.parts[4]
+    where: str = _part(0)
+    got: str = _part(1)
+    expected: str = _part(2)
+    remedy: str = _part(3)
+    details: str = _part(4)
 
     @property
     def parts(self) -> tuple[str, ...]:
