@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 
+def _part(index: int) -> Any:
+    return property(lambda error: error.parts[index])
+
+
 class LceError(Exception):
     """Base class of all errors that lce raises deliberately.
 
@@ -25,25 +29,11 @@ class LceError(Exception):
         # Convert everything to strings, so that every error can be pickled across processes.
         super().__init__(str(where), str(got), str(expected), str(remedy), str(details))
 
-    @property
-    def where(self) -> str:
-        return self.parts[0]
-
-    @property
-    def got(self) -> str:
-        return self.parts[1]
-
-    @property
-    def expected(self) -> str:
-        return self.parts[2]
-
-    @property
-    def remedy(self) -> str:
-        return self.parts[3]
-
-    @property
-    def details(self) -> str:
-        return self.parts[4]
+    where: str = _part(0)
+    got: str = _part(1)
+    expected: str = _part(2)
+    remedy: str = _part(3)
+    details: str = _part(4)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -157,6 +147,11 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
     if isinstance(kind, type) and issubclass(kind, LceError):
         return kind.__new__(kind, *parts)
     return None
+
+
+def first_line(error: BaseException) -> str:
+    """Return class and first line of any exception, such as "OSError: no message"."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

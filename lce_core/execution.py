@@ -13,6 +13,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from lce_core.errors import SpecError
 
+_OTHERS = ("deepspeed_config", "megatron_lm_config", "parallelism_config", "dynamo_config")
+"""Settings of Accelerate that lce refuses: sharding and compilation belong to the study and lce."""
+
 
 class FsdpConfig(BaseModel):
     """Settings of FSDP in an Accelerate file, with the only values that `lce` uses."""
@@ -75,12 +78,7 @@ class AccelerateConfig(BaseModel):
                 "both, because several machines share a run",
                 "give the main machine's address and a port that is free there",
             )
-        for name in (
-            "deepspeed_config",
-            "megatron_lm_config",
-            "parallelism_config",
-            "dynamo_config",
-        ):
+        for name in _OTHERS:
             if (value := getattr(self, name)) and value != {"dynamo_backend": "NO"}:
                 raise SpecError(name, value, "none of these settings", "remove the key")
         return self

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, SpecError, UnavailableError, first_line
 
 if TYPE_CHECKING:
     from datasets import DatasetBuilder
@@ -63,7 +63,7 @@ def fetch(
     except http_errors() as error:
         raise UnavailableError(
             f"{repo}@{revision}",
-            f"files that are neither in the hub cache nor reachable ({_reason(error)})",
+            f"files that are neither in the hub cache nor reachable ({first_line(error)})",
             "files in the cache, or a connection to the hub",
             "connect to the hub and try again (`lce run` with --retry-failed), or give a local"
             f" folder with --{kind.removesuffix('set')}-folder",
@@ -138,20 +138,12 @@ def _listed_files(repo: str, revision: str, where: str) -> list[str]:
     except http_errors() as error:
         raise UnavailableError(
             where,
-            f"a hub that does not list its files ({_reason(error)})",
+            f"a hub that does not list its files ({first_line(error)})",
             "a connection to the hub, and this data set on it",
             "check the connection and the address, then run again with --retry-failed, or give a"
             " local folder with --data-folder",
         ) from error
     return [file.rfilename for file in info.siblings or ()]
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {_first_line(error)}".rstrip(": ")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 @dataclass(frozen=True)
@@ -211,18 +203,12 @@ class RowsAddress:
 
 def rows_address(place: Path) -> RowsAddress | None:
     """Return the parts of a "datasets:" address; None for a local folder or a "hub:" address."""
-    if not str(place).startswith("datasets:"):
-        return None
-    found = _ROWS.fullmatch(str(place))
-    if found is None:
-        raise SpecError(
-            "data set",
-            str(place),
-            "datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT with the 40 hex digits of a commit;"
-            " SPLIT, or both CONFIG and SPLIT, may be left out",
-            _FIND_COMMIT,
-        )
-    return RowsAddress(found["repo"], found["revision"], found["config"], found["split"])
+    expected = (
+        "datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT with the 40 hex digits of a commit; SPLIT, or both"
+        " CONFIG and SPLIT, may be left out"
+    )
+    found = _parts(place, _ROWS, "data set", expected, _FIND_COMMIT)
+    return RowsAddress(**found) if found else None
 
 
 def is_address(place: Path) -> bool:
@@ -231,17 +217,22 @@ def is_address(place: Path) -> bool:
 
 
 def _address(place: Path) -> tuple[str, str] | None:
-    if not str(place).startswith("hub:"):
-        return None
-    found = _ADDRESS.fullmatch(str(place))
-    if found is None:
-        raise SpecError(
-            "data folder",
-            str(place),
-            "hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
-            f"{_FIND_COMMIT}, or give a local folder",
-        )
-    return found["repo"], found["revision"]
+    expected = "hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit"
+    remedy = f"{_FIND_COMMIT}, or give a local folder"
+    found = _parts(place, _ADDRESS, "data folder", expected, remedy)
+    return (found["repo"], found["revision"]) if found else None
+
+
+def _parts(
+    place: Path, form: re.Pattern[str], where: str, expected: str, remedy: str
+) -> dict[str, Any]:
+    """Return the parts of an address by name; {} if `place` has not the scheme of `form`."""
+    address, scheme = str(place), form.pattern.partition(":")[0]
+    if not address.startswith(f"{scheme}:"):
+        return {}
+    if found := form.fullmatch(address):
+        return found.groupdict()
+    raise SpecError(where, address, expected, remedy)
 
 
 def given_names(folders: Mapping[str, Path]) -> str:
@@ -388,14 +379,14 @@ def _reading(address: RowsAddress) -> Iterator[None]:
     except http_errors() as error:
         raise UnavailableError(
             str(address),
-            f"a download that failed ({_reason(error)})",
+            f"a download that failed ({first_line(error)})",
             "a connection to the hub, and this data set on it",
             f"check the connection and the address, then run `lce fetch {address}` again",
         ) from error
     except ValueError as error:
         raise DataError(
             str(address),
-            f"rows that cannot be read ({_first_line(error)})",
+            f"rows that cannot be read ({first_line(error)})",
             "files of the format that their names state",
             "take another commit, or give a folder with the data set's files",
         ) from error

@@ -389,19 +389,17 @@ def _end_at(deadline: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@dataclass
 class _Worker:
-    def __init__(
-        self,
-        store: Store,
-        runner: Any,
-        place: _Place,
-        begun: float,
-        before: Mapping[str, int],
-        folders: Mapping[str, str],
-    ) -> None:
-        """`before`: attempts of the steps that had failed when the call began, by step id."""
-        self._store, self._runner, self._place = store, runner, place
-        self._begun, self._before, self._folders = begun, before, folders
+    _store: Store
+    _runner: Any
+    _place: _Place
+    _begun: float
+    _before: Mapping[str, int]
+    """Attempts of the steps that had failed when the call began, by step id."""
+    _folders: Mapping[str, str]
+
+    def __post_init__(self) -> None:
         self._done: set[str] = set()
         self._lost: set[str] = set()
         self.look()

@@ -260,16 +260,15 @@ def exports_table() -> str:
 
 
 def _exported(method: Method, model: LanguageModel) -> str:
-    base = model.geometry, model.shape.num_layers
     try:
-        return _form(stock_form(method, *base, _EXPORT_TARGET))
+        return _form(stock_form(method, model, _EXPORT_TARGET))
     except SpecError as error:
         refused = f"refused: {error.got}"
         asks_length = "--length" in error.remedy
     if not asks_length:
         return refused
     try:
-        form = stock_form(method, *base, _EXPORT_TARGET, length=_EXPORT_TARGET)
+        form = stock_form(method, model, _EXPORT_TARGET, length=_EXPORT_TARGET)
     except SpecError as error:
         return f"refused: {error.got}"
     return f"{refused}; with `--length {_EXPORT_TARGET}` {_form(form)}"

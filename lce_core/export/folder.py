@@ -53,11 +53,7 @@ as `license_name`."""
 
 
 def export(
-    subject: Subject,
-    out: Path,
-    *,
-    length: int | None = None,
-    precision: Precision | None = None,
+    subject: Subject, out: Path, *, length: int | None = None, precision: Precision | None = None
 ) -> StockForm:
     """Write the model to folder `out`; return the `StockForm` of its method.
 
@@ -71,17 +67,8 @@ def export(
             "name another folder, or remove this file or folder",
         )
     base_model, method = subject.base_model, subject.method
-    learned = subject.weights / LEARNED
-    form = stock_form(
-        method,
-        base_model.geometry,
-        base_model.shape.num_layers,
-        subject.target_context,
-        length=length,
-        learned=learned if learned.is_file() else None,
-        local=base_model.local,
-        only_longrope=base_model.architecture.only_longrope,
-    )
+    learned: Path | None = file if (file := subject.weights / LEARNED).is_file() else None
+    form = stock_form(method, base_model, subject.target_context, length=length, learned=learned)
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = out.parent / f".{out.name}-{uuid.uuid4().hex[:8]}"
     aside.mkdir()

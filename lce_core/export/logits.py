@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from lce_core.errors import LceError
+from lce_core.errors import LceError, first_line
 from lce_core.export.runtimes import Stated
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.models._stock import first_line, load_weights, read_config
+from lce_core.models._stock import load_weights, read_config
 from lce_core.models._weights import damaged
 
 TOKENS = 256

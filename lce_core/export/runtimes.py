@@ -14,12 +14,7 @@ import numpy as np
 
 from lce_core.errors import SpecError
 from lce_core.models import read_config_json
-from lce_core.models.hub_model.facts import (
-    Facts,
-    checked_facts,
-    language_model_of,
-    unreadable_rope,
-)
+from lce_core.models.hub_model.facts import Facts, checked_facts, language_model_of, unreadable_rope
 from lce_core.rope import RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.rope.stated import (

@@ -16,7 +16,7 @@ import numpy as np
 
 from lce_core.errors import SpecError
 from lce_core.methods import Method, own_layers, request_table
-from lce_core.models import LanguageModel, LocalLayers
+from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.stated import PLAIN, stated_table
 from lce_core.store.records import Record
@@ -58,23 +58,21 @@ class StockForm:
 
 def stock_form(
     method: Method,
-    geometry: RopeGeometry,
-    num_layers: int,
+    base: LanguageModel,
     target: int,
     *,
     length: int | None = None,
     learned: Path | None = None,
-    local: LocalLayers | None = None,
-    only_longrope: bool = False,
 ) -> StockForm:
     """Return the configuration with which stock software computes the method.
 
     `length` is a request's; methods whose table depends on it require it. `learned` is the file of
     learned parameters of a method such as CLEX.
     """
+    geometry, local = base.geometry, base.local
     trained, request = geometry.trained_context, length or target
     context, lengths = max(trained, request), ContextLengths(trained, target, request)
-    _refuse_other_attention(method, geometry, lengths, num_layers)
+    _refuse_other_attention(method, base, lengths)
     edges = {1, trained, trained + 1, (trained + target) // 2, target, request}
     longest = max(context, target)
     follows = _differ(method, geometry, lengths, sorted(n for n in edges if n <= longest))
@@ -85,7 +83,7 @@ def stock_form(
             "frequencies that are the same for every request up to the target context",
             "add --length TOKENS to export the frequencies for requests of that many tokens",
         )
-    table = _shared(method, learned_table(method, geometry, lengths, num_layers, learned))
+    table = _shared(method, learned_table(method, base, lengths, learned))
     own_factor = table.attention_factor / geometry.attention_factor
     if own_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
         got = (
@@ -106,7 +104,7 @@ def stock_form(
                 " and its layers with a sliding window keep theirs",
             )
     for parameters in _forms(method, geometry, lengths, table, context):
-        if only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"):
+        if base.architecture.only_longrope and parameters["rope_type"] not in (PLAIN, "longrope"):
             continue
         if by_kind and not parameters.get("truncate", True):
             continue  # transformers ignores this key among the settings of a kind of layers
@@ -133,12 +131,9 @@ def _unsupported(method: Method, part: str, got: str, expected: str) -> SpecErro
 
 
 def learned_table(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    num_layers: int,
-    learned: Path | None,
+    method: Method, base: LanguageModel, lengths: ContextLengths, learned: Path | None
 ) -> RopeTable:
+    geometry, num_layers = base.geometry, base.shape.num_layers
     table = request_table(method, geometry, lengths)
     if method.rotary is None:
         return table
@@ -155,14 +150,13 @@ def learned_table(
     return rotary.table
 
 
-def _refuse_other_attention(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
-) -> None:
+def _refuse_other_attention(method: Method, base: LanguageModel, lengths: ContextLengths) -> None:
+    geometry = base.geometry
     if method.logit_scale is not None:
         got = repr(method.logit_scale)
         expected = "no factor, because stock models have none that depends on the length"
         raise _unsupported(method, "logit_scale", got, expected)
-    if any(own_layers(method, geometry, lengths, num_layers)):
+    if any(own_layers(method, geometry, lengths, base.shape.num_layers)):
         got = "layers with frequencies or attention of their own"
         expected = "the same in all layers, because the model's stock architecture has no others"
         raise _unsupported(method, "layer", got, expected)
@@ -200,11 +194,7 @@ def _differ(
 
 
 def _forms(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    table: RopeTable,
-    context: int,
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, table: RopeTable, context: int
 ) -> Iterator[dict[str, Any]]:
     """Yield `rope_parameters` that may reproduce the table, those that most programs read first."""
     own, dim = replace(geometry, scaling=None).inv_freq(), geometry.rotary_dim

@@ -20,9 +20,8 @@ from lce_core.models._stock import StockModel
 if TYPE_CHECKING:
     import torch
     from gguf import GGUFReader
-    from tokenizers import Tokenizer
+    from tokenizers import AddedToken, Tokenizer
     from tokenizers.pre_tokenizers import PreTokenizer
-    from transformers import PreTrainedTokenizerFast
 
 Read = Callable[[str], Any]
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
@@ -36,17 +35,16 @@ _QWEN2 = (
 """Expression of Qwen2's tokenizer.json, of whose matches each is encoded alone."""
 
 
-def byte_level(read: Read, context: int) -> PreTrainedTokenizerFast:
+def byte_level(read: Read) -> Tokenizer:
     """Build a byte-level BPE tokenizer that splits digits, as llama.cpp's `smollm` does."""
     from tokenizers import pre_tokenizers
 
     digits = pre_tokenizers.Digits(individual_digits=True)
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    named = {"bos": "bos", "eos": "eos", "unk": "unknown"}
-    return _wrapped(_byte_level(read, digits, words), read, context, named)
+    return _byte_level(read, digits, words)
 
 
-def qwen2(read: Read, context: int) -> PreTrainedTokenizerFast:
+def qwen2(read: Read) -> Tokenizer:
     """Build Qwen2's byte-level BPE tokenizer: normal form C, and words as `_QWEN2` splits them."""
     from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -54,7 +52,7 @@ def qwen2(read: Read, context: int) -> PreTrainedTokenizerFast:
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     built = _byte_level(read, words, to_bytes)
     built.normalizer = normalizers.NFC()
-    return _wrapped(built, read, context, {"eos": "eos", "pad": "padding"})
+    return built
 
 
 def _byte_level(read: Read, *splits: PreTokenizer) -> Tokenizer:
@@ -66,13 +64,14 @@ def _byte_level(read: Read, *splits: PreTokenizer) -> Tokenizer:
     built = Tokenizer(models.BPE(vocab=numbers, merges=merges))
     built.pre_tokenizer = pre_tokenizers.Sequence(list(splits))
     built.decoder = decoders.ByteLevel()
-    _add_special(built, tokens, read("tokenizer.ggml.token_type"))
+    types = read("tokenizer.ggml.token_type")
+    built.add_special_tokens(_of_type(_CONTROL, tokens, types, special=True, normalized=False))
     return built
 
 
-def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
+def sentencepiece(read: Read) -> Tokenizer:
     """Build SentencePiece's BPE tokenizer; no space is added, unknown characters become bytes."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+    from tokenizers import Tokenizer, decoders, models, normalizers, processors
 
     tokens, types = read("tokenizer.ggml.tokens"), read("tokenizer.ggml.token_type")
     begin = tokens[read("tokenizer.ggml.bos_token_id")]
@@ -100,18 +99,11 @@ def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
         pair=f"{begin} $A {begin} $B",
         special_tokens=[(begin, numbers[begin])],
     )
-    _add_special(built, tokens, types)
+    built.add_special_tokens(_of_type(_CONTROL, tokens, types, special=True, normalized=False))
     # GGUF files write spaces in user-defined tokens as " ". SentencePiece looks for these tokens in
     # the normalised text, where a space and the character that stands for it are the same.
-    built.add_tokens(
-        [
-            AddedToken(token, normalized=True)
-            for token, kind in zip(tokens, types, strict=True)
-            if kind == _USER_DEFINED
-        ]
-    )
-    named = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-    return _wrapped(built, read, context, named)
+    built.add_tokens(_of_type(_USER_DEFINED, tokens, types, normalized=True))
+    return built
 
 
 def _merges(scores: Mapping[str, float], numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -124,33 +116,13 @@ def _merges(scores: Mapping[str, float], numbers: Mapping[str, int]) -> Iterator
         )
 
 
-def _add_special(built: Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
+def _of_type(
+    wanted: int, tokens: Sequence[str], types: Sequence[int], **how: bool
+) -> list[AddedToken]:
     from tokenizers import AddedToken
 
-    built.add_special_tokens(
-        [
-            AddedToken(token, special=True, normalized=False)
-            for token, kind in zip(tokens, types, strict=True)
-            if kind == _CONTROL
-        ]
-    )
-
-
-def _wrapped(
-    built: Tokenizer, read: Read, context: int, named: Mapping[str, str]
-) -> PreTrainedTokenizerFast:
-    from transformers import PreTrainedTokenizerFast
-
-    tokens = read("tokenizer.ggml.tokens")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=built,
-        model_max_length=context,
-        clean_up_tokenization_spaces=False,
-        **{
-            f"{name}_token": tokens[read(f"tokenizer.ggml.{key}_token_id")]
-            for name, key in named.items()
-        },
-    )
+    pairs = zip(tokens, types, strict=True)
+    return [AddedToken(token, **how) for token, kind in pairs if kind == wanted]
 
 
 @dataclass(frozen=True)
@@ -160,7 +132,9 @@ class _Format:
     model_class: str
     tokenizer: tuple[str, str]
     """Values of `tokenizer.ggml.model` and `tokenizer.ggml.pre`."""
-    build_tokenizer: Callable[[Read, int], PreTrainedTokenizerFast]
+    build_tokenizer: Callable[[Read], Tokenizer]
+    special: Mapping[str, str]
+    """Special tokens by transformers' name, and the names of their ids in GGUF."""
     own_metadata: Mapping[str, str]
     """Metadata keys that only this architecture has, and the configuration's keys for them."""
 
@@ -171,6 +145,7 @@ _FORMATS = {
         model_class="LlamaForCausalLM",
         tokenizer=("gpt2", "smollm"),
         build_tokenizer=byte_level,
+        special={"bos": "bos", "eos": "eos", "unk": "unknown"},
         own_metadata={"rope.dimension_count": "head_dim", "vocab_size": "vocab_size"},
     ),
     "qwen2": _Format(
@@ -178,6 +153,7 @@ _FORMATS = {
         model_class="Qwen2ForCausalLM",
         tokenizer=("gpt2", "qwen2"),
         build_tokenizer=qwen2,
+        special={"eos": "eos", "pad": "padding"},
         own_metadata={"attention.layer_norm_rms_epsilon": "rms_norm_eps"},
     ),
     "gemma3_text": _Format(
@@ -185,6 +161,7 @@ _FORMATS = {
         model_class="Gemma3ForCausalLM",
         tokenizer=("llama", "default"),
         build_tokenizer=sentencepiece,
+        special={"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"},
         own_metadata={
             "attention.key_length": "head_dim",
             "attention.value_length": "head_dim",
@@ -198,6 +175,10 @@ _FORMATS = {
 def convert(file: Path, model: StockModel, out: Path) -> None:
     """Convert the GGUF file of `model` to a folder of transformers with a tokenizer, `out`."""
     from safetensors.torch import save_file
+    from transformers import PreTrainedTokenizerFast
+
+    def read(key: str) -> Any:
+        return _value(reader, key, file)
 
     config = model.config()
     form = _FORMATS[config.model_type]
@@ -207,8 +188,12 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
         reader = GGUFReader(file)
         _check_metadata(reader, model, form, file)
         save_file(_weights(reader, model, form, file), out / "model.safetensors", {"format": "pt"})
-        tokenizer = form.build_tokenizer(
-            lambda key: _value(reader, key, file), model.geometry.trained_context
+        tokens, ids = read("tokenizer.ggml.tokens"), form.special.items()
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=form.build_tokenizer(read),
+            model_max_length=model.geometry.trained_context,
+            clean_up_tokenization_spaces=False,
+            **{f"{name}_token": tokens[read(f"tokenizer.ggml.{k}_token_id")] for name, k in ids},
         )
         tokenizer.save_pretrained(out)
     except (ValueError, IndexError, OSError, RuntimeError) as error:

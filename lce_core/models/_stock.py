@@ -7,15 +7,17 @@ code shipped with weights is never run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, SpecError, UnavailableError, first_line
+from lce_core.evidence import Evidence, calls
 from lce_core.hub import cached, fetch
 from lce_core.models import LanguageModel, LocalLayers, require_files
 from lce_core.models._weights import damaged
 from lce_core.rope.architectures import ARCHITECTURES
+from lce_core.rope.stated import FULL, SLIDING
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -30,7 +32,7 @@ _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Globs, for each purpose, of the files to download and of those of which one must be cached."""
 _CONTEXT = "max_position_embeddings"
-CHECKED = (
+_CHECKED = (
     "model_type",
     "hidden_size",
     "intermediate_size",
@@ -41,6 +43,8 @@ CHECKED = (
     _CONTEXT,
 )
 """Keys of config.json whose values must be the plug-in's; weights may have more tokens."""
+_ROPE = ("rope_type", "rope_theta", "partial_rotary_factor")
+_WINDOWED = ("sliding_window", "layer_types", "query_pre_attn_scalar", SLIDING)
 
 
 class LoadedModel(LanguageModel):
@@ -120,6 +124,7 @@ class StockModel(LoadedModel):
     """A base model whose plug-in states geometry and shape and derives its configuration."""
 
     model_type: ClassVar[str]
+    _checked: ClassVar[tuple[str, ...]] = (*_CHECKED, *_ROPE)
 
     @classmethod
     def origin(cls) -> str:
@@ -168,30 +173,32 @@ class StockModel(LoadedModel):
         return model
 
     def check_folder(self, folder: Path) -> None:
-        found, own = read_config(folder), self.config()
-        for key in CHECKED:
-            self._compare(folder, key, getattr(found, key, None), getattr(own, key, None))
-        for key in ("rope_type", "rope_theta", "partial_rotary_factor"):
-            self._compare(folder, key, _rope(found, key), _rope(own, key))
+        self._compare(folder, read_config(folder), self._checked)
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
         place = self._place(folder, "weights")
         found, own = read_config(place), self.config()
-        for key in CHECKED:
-            if key != _CONTEXT:
-                self._compare(place, key, getattr(found, key, None), getattr(own, key, None))
+        self._compare(place, found, [key for key in _CHECKED if key != _CONTEXT])
         found.rope_parameters = dict(own.rope_parameters or {})
         setattr(found, _CONTEXT, getattr(own, _CONTEXT))
         return load_weights(place, dtype, found)
 
-    def _compare(self, folder: Path, key: str, given: object, expected: object) -> None:
-        if given != expected:
-            raise SpecError(
-                f"{folder / 'config.json'}: {key}",
-                repr(given),
-                f"{expected!r}, the value of base model {self.plugin_name!r}",
-                "name another folder, or choose the base model of these files, such as hub_model",
-            )
+    def _compare(self, folder: Path, config: PretrainedConfig, keys: Sequence[str]) -> None:
+        own = self.config()
+        for key in keys:
+            if (given := _stated(config, key)) != (expected := _stated(own, key)):
+                raise SpecError(
+                    f"{folder / 'config.json'}: {key}",
+                    repr(given),
+                    f"{expected!r}, the value of base model {self.plugin_name!r}",
+                    "name another folder, or choose the base model of these files, such as"
+                    " hub_model",
+                )
+
+
+def counted(number: int, origin: str) -> tuple[Evidence, ...]:
+    """Declare the number of a model's parameters; `origin` is a calculation or a file's size."""
+    return (calls(StockModel.num_parameters, number, origin, parameters={}),)
 
 
 def load_weights(
@@ -249,17 +256,15 @@ def read_config(folder: Path) -> PretrainedConfig:
     return text
 
 
-def _rope(config: PretrainedConfig, key: str) -> object:
+def _stated(config: PretrainedConfig, key: str) -> object:
+    if key not in (*_ROPE, SLIDING):
+        return getattr(config, key, None)
     # transformers fills rope_parameters from the older keys rope_theta, rope_scaling and
     # partial_rotary_factor.
     stated = config.rope_parameters or {}
     # Gemma 3 states one table for each kind of layers; methods extend layers with full attention.
-    value = stated.get("full_attention", stated).get(key)
+    value = stated.get(key) if key == SLIDING else stated.get(FULL, stated).get(key)
     return 1.0 if value is None and key == "partial_rotary_factor" else value
-
-
-def first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 class Llama(StockModel):
@@ -318,6 +323,7 @@ class Gemma3(StockModel):
 
     model_type = "gemma3_text"
     architecture = ARCHITECTURES[model_type]
+    _checked: ClassVar = (*StockModel._checked, *_WINDOWED)
 
     def own_keys(self) -> dict[str, Any]:
         geometry, local = self.geometry, self.shape.local
@@ -327,24 +333,14 @@ class Gemma3(StockModel):
             "query_pre_attn_scalar": geometry.head_dim,
             "sliding_window": local.window,
             "layer_types": [
-                "sliding_attention" if layer in local.layers else "full_attention"
-                for layer in range(self.shape.num_layers)
+                SLIDING if layer in local.layers else FULL for layer in range(self.shape.num_layers)
             ],
             "rope_parameters": {
-                "full_attention": {"rope_type": "default", "rope_theta": geometry.theta},
-                "sliding_attention": {"rope_type": "default", "rope_theta": local.theta},
+                FULL: {"rope_type": "default", "rope_theta": geometry.theta},
+                SLIDING: {"rope_type": "default", "rope_theta": local.theta},
             },
             "rms_norm_eps": 1e-6,
             "bos_token_id": 2,
             "eos_token_id": 1,
             "pad_token_id": 0,
         }
-
-    def check_folder(self, folder: Path) -> None:
-        super().check_folder(folder)
-        found, own = read_config(folder), self.config()
-        for key in ("sliding_window", "layer_types", "query_pre_attn_scalar"):
-            self._compare(folder, key, getattr(found, key), getattr(own, key))
-        key = "sliding_attention"
-        theirs, ours = found.rope_parameters or {}, own.rope_parameters or {}
-        self._compare(folder, key, theirs.get(key), ours.get(key))

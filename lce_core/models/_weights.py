@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -117,30 +117,37 @@ def weights_digest(folder: Path) -> str:
 
 def require_whole(folder: Path) -> None:
     """Raise DataError unless safetensors files have the sizes that their headers state."""
+    require_files(folder)
+    for file in sorted(folder.glob("*.safetensors")):
+        _tensors(file)
+    for shard in _shards(folder):
+        _tensors(shard)
+
+
+def _tensors(file: Path) -> set[str]:
+    """Return the names of a complete safetensors file's tensors."""
     from safetensors import SafetensorError, safe_open
 
-    require_files(folder)
-    for file in _weight_files(folder):
-        _require_file(file)
-        try:
-            with safe_open(file, "np"):
-                pass
-        except (OSError, SafetensorError) as error:
-            raise DataError(
-                file, f"a damaged file ({error})", "a complete safetensors file", "get it again"
-            ) from error
+    _require_file(file)
+    try:
+        with safe_open(file, "np") as opened:
+            return set(opened.keys())
+    except (OSError, SafetensorError) as error:
+        raise _incomplete(file, error, "safetensors") from error
+
+
+def _incomplete(file: Path, error: Exception, kind: str) -> DataError:
+    return DataError(file, f"a damaged file ({error})", f"a complete {kind} file", "get it again")
 
 
 def require_model(folder: Path) -> None:
     """Raise DataError unless a folder has all files of a model, and shards all of their tensors."""
     require_files(folder)
-    for file in sorted(folder.glob("*.json")):
+    for file in sorted({*folder.glob("*.json")} - {folder / _INDEX}):
         try:
             _json(file)
         except (OSError, ValueError) as error:
-            raise DataError(
-                file, f"a damaged file ({error})", "a complete JSON file", "get it again"
-            ) from error
+            raise _incomplete(file, error, "JSON") from error
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise DataError(
             folder,
@@ -148,40 +155,33 @@ def require_model(folder: Path) -> None:
             f"one of the files {', '.join(_TOKENIZERS)}",
             "copy the model's tokenizer files there",
         )
-    require_whole(folder)
-    if not (folder / _INDEX).is_file():
-        if not (folder / _WEIGHTS).is_file():
+    held = {file: _tensors(file) for file in sorted(folder.glob("*.safetensors"))}
+    if not (folder / _WEIGHTS in held or (folder / _INDEX).is_file()):
+        raise DataError(
+            folder,
+            f"neither {_WEIGHTS} nor {_INDEX}",
+            "weights as one safetensors file, or as shards with their index",
+            "copy or download the model again; convert other formats to safetensors",
+        )
+    for shard, names in _shards(folder).items():
+        if lost := sorted(names - (held[shard] if shard in held else _tensors(shard))):
             raise DataError(
-                folder,
-                f"neither {_WEIGHTS} nor {_INDEX}",
-                "weights as one safetensors file, or as shards with their index",
-                "copy or download the model again; convert other formats to safetensors",
-            )
-        return
-    from safetensors import safe_open
-
-    stated = json.loads((folder / _INDEX).read_bytes())["weight_map"]
-    for shard in sorted(set(stated.values())):
-        with safe_open(folder / shard, "np") as opened:
-            held = set(opened.keys())
-        lost = sorted(name for name in stated if stated[name] == shard and name not in held)
-        if lost:
-            raise DataError(
-                folder / shard,
+                shard,
                 f"no tensor {lost[0]!r} ({len(lost)} missing)",
                 f"the tensors that {_INDEX} names for this safetensors file",
                 "get it again",
             )
 
 
-def _weight_files(folder: Path) -> Iterator[Path]:
-    yield from sorted(folder.glob("*.safetensors"))
-    index = folder / _INDEX
+def _shards(folder: Path) -> dict[Path, set[str]]:
+    """Return the tensors by file that the index names, sorted by file; {} without an index."""
+    index, found = folder / _INDEX, defaultdict[Path, set[str]](set)
     if not index.is_file():
-        return
+        return {}
     try:
-        shards = _json(index)["weight_map"].values()
-        yield from (folder / shard for shard in sorted(set(shards)))
+        for tensor, shard in _json(index)["weight_map"].items():
+            found[folder / shard].add(tensor)
+        return dict(sorted(found.items()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             index,

@@ -111,16 +111,12 @@ def publish(point: Point, identity: str, count: int, seconds: float = 0.0) -> No
 
 def seconds_trained(folder: Path) -> float:
     """Return the seconds of all attempts until the latest resume point in `folder` was written."""
-    found = (_facts(point.path / "point.json") for point in _points(folder))
-    return next((float(facts.get("seconds", 0.0)) for facts in found if facts), 0.0)
+    return next((float(facts.get("seconds", 0.0)) for _, facts in _readable(folder)), 0.0)
 
 
 def find_point(folder: Path, identity: str) -> Point | None:
     """Return the folder's latest readable resume point of run `identity`; None if there is none."""
-    for point in _points(folder):
-        facts = _facts(point.path / "point.json")
-        if facts is None:
-            continue
+    for point, facts in _readable(folder):
         if facts["identity"] != identity:
             raise StoreError(
                 point.path,
@@ -159,13 +155,12 @@ def _points(folder: Path) -> list[Point]:
     return sorted(points, key=lambda point: point.step, reverse=True)
 
 
-def _facts(path: Path) -> dict[str, Any] | None:
-    try:
-        facts = read_mapping(path)
-    except (OSError, ValueError):
-        return None
-    is_whole = isinstance(facts.get("identity"), str) and isinstance(facts.get("shards"), int)
-    return facts if is_whole else None
+def _readable(folder: Path) -> Iterator[tuple[Point, dict[str, Any]]]:
+    for point in _points(folder):
+        with contextlib.suppress(OSError, ValueError):
+            facts = read_mapping(point.path / "point.json")
+            if isinstance(facts.get("identity"), str) and isinstance(facts.get("shards"), int):
+                yield point, facts
 
 
 def _file_name(index: int, count: int) -> str:

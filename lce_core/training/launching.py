@@ -240,10 +240,9 @@ def _raise_first_error(folder: Path) -> None:
     name, message, trace = described["class"], described["message"], described["trace"]
     if own := restored(name, described["parts"]):
         raise own
-    if name == "OutOfMemoryError":
-        raise torch.OutOfMemoryError(message)
-    if name == "MemoryError":
-        raise MemoryError(message)
+    for kind in (torch.OutOfMemoryError, MemoryError):
+        if name == kind.__name__:
+            raise kind(message)
     if described["errno"] is not None:
         raise OSError(described["errno"], message)
     raise ProcessFailedError(

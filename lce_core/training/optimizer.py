@@ -193,11 +193,7 @@ class RoundedAdamW(torch.optim.Optimizer):
 
 
 def _adamw(
-    first: Tensor,
-    second: Tensor,
-    weights: Tensor,
-    gradient: Tensor,
-    *numbers: Tensor,
+    first: Tensor, second: Tensor, weights: Tensor, gradient: Tensor, *numbers: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     scale, fresh1, beta2, fresh2, kept, rate, root, eps = numbers
     gradient = gradient * scale

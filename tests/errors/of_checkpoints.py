@@ -19,7 +19,7 @@ from tests.support.errors.provocations import Place, provokes
 from tests.support.toy_study import TOY
 from tests.support.training_jobs import BASE
 
-LLAMA = MODELS.parse({"name": "llama2_7b"}, "test").geometry
+LLAMA = MODELS.parse({"name": "llama2_7b"}, "test")
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 96,
@@ -40,9 +40,7 @@ for name, value in (
     ("self_extend", "GroupedNeighbour"),
     ("harpe", "harpe.rope_table: got different frequencies for each of 32"),
 ):
-    provokes(SpecError, value)(
-        lambda _, name=name: stock_form(METHODS.load(name)(), LLAMA, 32, 32768)
-    )
+    provokes(SpecError, value)(lambda _, name=name: stock_form(METHODS.load(name)(), LLAMA, 32768))
 provokes(SpecError)(lambda place: export(subject(write(place, "a")), place.folder))
 
 

@@ -64,10 +64,7 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = (
-    {
-        "repo": "meta-llama/Llama-2-7b-hf",
-        "revision": "01c7f73d771dfac7d292323805ebc428287df4f9",
-    },
+    {"repo": "meta-llama/Llama-2-7b-hf", "revision": "01c7f73d771dfac7d292323805ebc428287df4f9"},
 )
 
 _MAY_DIFFER = {"vocab_size"}

@@ -18,12 +18,7 @@ from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
 from lce_core.models._weights import damaged
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
-from lce_core.rope.architectures import (
-    ARCHITECTURES,
-    NO_ROPE_INTERVAL,
-    REASONS,
-    Architecture,
-)
+from lce_core.rope.architectures import ARCHITECTURES, NO_ROPE_INTERVAL, REASONS, Architecture
 from lce_core.rope.stated import (
     FULL,
     ORIGINAL,
@@ -186,16 +181,13 @@ def language_model_of(config: Config) -> Config:
 def _refuse(obstacles: Iterator[tuple[str, str, str]], config: Config, where: str) -> None:
     for key, needed, instead in obstacles:
         given = config.get(key)
+        shown = textwrap.shorten(repr(given), 120) if key == "text_config" else repr(given)
         raise SpecError(
             f"{where}: {key}",
-            "nothing" if given is None else _shown(key, given),
+            "nothing" if given is None else shown,
             f"a model to which methods can be applied: {needed}",
             f"name another model{instead}",
         )
-
-
-def _shown(key: str, given: object) -> str:
-    return textwrap.shorten(repr(given), 120) if key == "text_config" else repr(given)
 
 
 def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[int]:

@@ -98,6 +98,12 @@ def test_a_damaged_model_of_ones_own_is_refused(kind, folder):
         require_model(folder)
 
 
+def test_each_json_file_of_a_model_of_ones_own_is_read_once(folder):
+    with opened(folder) as paths:
+        require_model(folder)
+    assert sorted(paths) == sorted(map(str, folder.glob("*.json")))
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
 def test_a_torn_json_file_is_named(folder, name):
     (folder / name).write_text('{"a": ', encoding="utf-8")
@@ -129,11 +135,23 @@ def test_what_is_no_file_is_refused_and_not_opened(kind, name, folder):
             read(folder)
 
 
+MAPS = (["a"], {"a": 3}, {"a": 3, "b": "c"}, {"a": ["b"]})
+INDICES = ("{", "[1]", "{}", *(json.dumps({"weight_map": one}) for one in MAPS))
+
+
 @pytest.mark.timeout(600)
 def test_an_index_that_names_a_device_is_refused(folder):
     (folder / INDEX).write_text('{"weight_map": {"layer0": "/dev/zero"}}', encoding="utf-8")
     with pytest.raises(DataError, match="/dev/zero: got a device, pipe or socket"):
         require_whole(folder)
+
+
+@pytest.mark.parametrize("content", INDICES)
+def test_an_index_that_names_no_files_is_refused(content, folder):
+    (folder / INDEX).write_text(content, encoding="utf-8")
+    for read in (require_model, require_whole):
+        with pytest.raises(DataError, match=f"{INDEX}: got no readable index"):
+            read(folder)
 
 
 def test_a_file_name_that_is_not_utf8_is_refused(folder):

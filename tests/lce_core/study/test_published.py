@@ -3,6 +3,7 @@
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from lce_core.export.stock_form import stock_form
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LocalLayers, weights_digest
 from lce_core.rope import RopeGeometry, RopeTable
+from lce_core.rope.architectures import Architecture
 from lce_core.rope.stated import stated_parameters, stated_table
 from lce_core.study.plan import compile_study
 from lce_core.study.plan_checks import Data, published_folder, published_weights
@@ -270,7 +272,13 @@ def test_settings_of_full_layers_mean_what_transformers_makes_of_them(kind, sett
 @pytest.mark.parametrize("kind", ROTARIES)
 def test_yarn_without_truncation_is_exported_to_full_layers(kind):
     method = METHODS.parse({"name": "yarn", "truncate": False}, "test")
-    form = stock_form(method, LLAMA2_7B, 2, 32768, local=LocalLayers((0,), 512, 10000.0))
+    base: Any = SimpleNamespace(
+        geometry=LLAMA2_7B,
+        shape=SimpleNamespace(num_layers=2),
+        local=LocalLayers((0,), 512, 10000.0),
+        architecture=Architecture(),
+    )
+    form = stock_form(method, base, 32768)
     layers = ["sliding_attention", "full_attention"]
     stated = {"full_attention": {**form.rope_parameters}}
     same_in_full_layers(form.table, kind, **CONTEXT_32K, layer_types=layers, rope_parameters=stated)
