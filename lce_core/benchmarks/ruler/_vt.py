@@ -58,7 +58,7 @@ class Chain:
             for one in (context, "", " ".join(facts))
         )
         depth = float(np.mean([percent(place, len(pieces)) for place in places]))
-        return Draft(text, tuple(names), depth, stated=f" {names}", controls=tuple(controls))
+        return Draft(text, tuple(names), depth, stated=f" {names}", controls=controls)
 
 
 class VariableTracking:
@@ -96,8 +96,7 @@ class VariableTracking:
 
 def _after(example: str, chain: Draft, counted: str) -> Draft:
     text, *controls = (f"{example}\n\n{one}" for one in (chain.text, *chain.controls))
-    counts = counted, chain.text
-    return replace(chain, text=text, controls=tuple(controls), counted=counts)
+    return replace(chain, text=text, controls=controls, counted=(counted, chain.text))
 
 
 def _solved(example: Draft) -> str:

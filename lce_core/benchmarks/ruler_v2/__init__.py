@@ -84,10 +84,10 @@ class RulerV2(Sampled):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         task, count = self._task(request)
-        return [*Search(request, task, None).prompts(count)]
+        return Search(request, task, NEW_TOKENS[request.task]).prompts(count)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        return Search(request, self._task(request)[0], None).growth(1)
+        return Search(request, self._task(request)[0], NEW_TOKENS[request.task]).growth(1)
 
     def new_tokens(self, task: str) -> int:
         return NEW_TOKENS[task]
@@ -100,18 +100,18 @@ class RulerV2(Sampled):
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int]:
         name, length, folders = request.task, request.eval_length, request.data_folders
-        count, new_tokens = self.num_prompts(name), NEW_TOKENS[name]
+        count = self.num_prompts(name)
         if name in _NUM_VALUES:
-            return ManyNeedles(_NUM_VALUES[name], new_tokens, length), count
+            return ManyNeedles(_NUM_VALUES[name], length), count
         # The seed excludes the length, so that all lengths ask the same questions.
         rng = generator("ruler_v2", name, request.seed, "questions")
         if name in ASKING:
             hotpot = read_hotpot(folders)
             chosen = rng.permutation(len(hotpot.questions))[:count].tolist()
-            return NumberedDocuments(ASKING[name], hotpot, chosen, new_tokens, length), len(chosen)
+            return NumberedDocuments(ASKING[name], hotpot, chosen, length), len(chosen)
         questions, others = read_mmlu(folders, "test"), read_mmlu(folders, "auxiliary_train")
         asked = [questions[at] for at in rng.permutation(len(questions))[:count]]
-        return NumberedQuestions(COPYING[name], asked, others, new_tokens, length), len(asked)
+        return NumberedQuestions(COPYING[name], asked, others, length), len(asked)
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
