@@ -189,13 +189,11 @@ class Ruler(Sampled):
                 read = essay_haystack if self.haystack == "essays" else held_out_haystack
                 text = read(request)
             return Niah(NIAH[name], request.cell_length, v1=v1, haystack=text), count, draw
-        match name:
-            case "vt":
-                return VariableTracking(request, draw, v1=v1), count, draw
-            case "cwe":
-                return CommonWords(request.cell_length, request.seed, v1=v1), count, draw
-            case _:
-                return FrequentWords(length), count, draw
+        if name == "vt":
+            return VariableTracking(request, draw, v1=v1), count, draw
+        if name == "cwe":
+            return CommonWords(request.cell_length, request.seed, v1=v1), count, draw
+        return FrequentWords(length), count, draw
 
 
 def reads_running_text(task: str) -> bool:

@@ -87,16 +87,12 @@ class VariableTracking:
         self._shown = _solved(shown)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        if self._v1:
-            chain = self._chain.draft(size, index, draw)
-            return _after(f" {self._shown}", chain, counted=self._shown)
-        example = _solved(self._example.draft(self._example_blocks, index, draw))
-        return _after(example, self._chain.draft(size, index, draw), counted=example)
-
-
-def _after(example: str, chain: Draft, counted: str) -> Draft:
-    text, *controls = (f"{example}\n\n{one}" for one in (chain.text, *chain.controls))
-    return replace(chain, text=text, controls=controls, counted=(counted, chain.text))
+        blank, example = " ", self._shown
+        if not self._v1:
+            blank, example = "", _solved(self._example.draft(self._example_blocks, index, draw))
+        chain = self._chain.draft(size, index, draw)
+        text, *controls = (f"{blank}{example}\n\n{one}" for one in (chain.text, *chain.controls))
+        return replace(chain, text=text, controls=controls, counted=(example, chain.text))
 
 
 def _solved(example: Draft) -> str:

@@ -165,21 +165,19 @@ SOURCE = Source(
     " instead of the training file; each sample has its own seed and the largest prompt that fits,"
     " and the length includes the answer's tokens; solved answers end at a blank line",
 )
-EVIDENCE = (
-    *(
-        calls(match, value, origin, task=task, answer=answer, references=references)
-        for task, answer, references, value, origin in (
-            ("mv_niah_basic", " 12, 34 and 9", ["12", "34", "56", "78"], 0.5, "all: two of four"),
-            ("mk_niah_easy", "WHY? a. so", ["Why? A. So"], 1.0, "all: upper and lower case"),
-            ("mk_niah_easy", "Why? Answer: no", ["Why?"], 0.0, "text before Answer: is dropped"),
-            ("mv_niah_medium", "One?\n\nTwo?", ["One?"], 0.0, "2steps: the last paragraph"),
-            ("qa_hard", " Rome or Oslo", ["Paris", "Oslo"], 1.0, "part: any reference"),
-            ("qa_medium", "Document 7:\nOslo\n\nRome", ["Oslo"], 0.0, "part: no copied documents"),
-            ("mk_niah_hard", " \\boxed{B}", ["\\boxed{B}"], 1.0, "multichoice: a boxed letter"),
-            ("mk_niah_hard", " **Answer:** C", ["\\boxed{C}"], 1.0, "multichoice: a named letter"),
-            ("mk_niah_hard", " B", ["\\boxed{B}"], 0.0, "multichoice: a bare letter"),
-        )
-    ),
+EVIDENCE = tuple(
+    calls(match, value, origin, task=task, answer=answer, references=references)
+    for task, answer, references, value, origin in (
+        ("mv_niah_basic", " 12, 34 and 9", ["12", "34", "56", "78"], 0.5, "all: two of four"),
+        ("mk_niah_easy", "WHY? a. so", ["Why? A. So"], 1.0, "all: upper and lower case"),
+        ("mk_niah_easy", "Why? Answer: no", ["Why?"], 0.0, "text before Answer: is dropped"),
+        ("mv_niah_medium", "One?\n\nTwo?", ["One?"], 0.0, "2steps: the last paragraph"),
+        ("qa_hard", " Rome or Oslo", ["Paris", "Oslo"], 1.0, "part: any reference"),
+        ("qa_medium", "Document 7:\nOslo\n\nRome", ["Oslo"], 0.0, "part: no copied documents"),
+        ("mk_niah_hard", " \\boxed{B}", ["\\boxed{B}"], 1.0, "multichoice: a boxed letter"),
+        ("mk_niah_hard", " **Answer:** C", ["\\boxed{C}"], 1.0, "multichoice: a named letter"),
+        ("mk_niah_hard", " B", ["\\boxed{B}"], 0.0, "multichoice: a bare letter"),
+    )
 )
 EXAMPLES: Examples = ({"num_samples": 3},)
 VERSION = 1
