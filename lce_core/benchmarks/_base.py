@@ -3,8 +3,6 @@
 A cell is one task at one context length, for one base model, extension method and seed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -126,10 +124,10 @@ class CellResult:
 class CellRequest:
     """Input of `Benchmark.evaluate`: the model, the cell to evaluate, and execution settings."""
 
-    model: ExtendedModel
-    tokenizer: PreTrainedTokenizerBase
+    model: "ExtendedModel"
+    tokenizer: "PreTrainedTokenizerBase"
     base_model: LanguageModel
-    held_out: HeldOutText
+    held_out: "HeldOutText"
     """Tokenised text of the study's corpus that is not used for training."""
     task: str
     eval_length: int
@@ -146,7 +144,7 @@ class CellRequest:
     losses: LossCache = field(default_factory=LossCache)
     """Token losses of this model from earlier cells. Cells that score the same windows reuse
     them."""
-    cell: LongCell | None = None
+    cell: "LongCell | None" = None
     """Keeps the answers of a long cell, and splits its windows into ranges for several workers.
     None: all are computed here, and an interrupted evaluation begins again."""
     prompt_folder: Path | None = None

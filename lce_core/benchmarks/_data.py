@@ -198,19 +198,6 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[DataRow]:
 
     Raises DataError if the file has another format, or a row lacks one of `columns`.
     """
-    for place, row in _entries(file):
-        missing = [column for column in columns if column not in row]
-        if missing:
-            raise DataError(
-                place,
-                f"no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}",
-                f"the columns {', '.join(columns)}",
-                "use the published files unchanged",
-            )
-        yield row
-
-
-def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
     try:
         match file.suffix:
             case ".parquet":
@@ -223,14 +210,14 @@ def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
                 content = json.loads(read_text(file))
                 found = content if isinstance(content, list) else [content]
         for number, row in enumerate(found, start=1):
+            place, remedy = f"{file}: row {number}", "use the published files unchanged"
             if not isinstance(row, dict):
-                raise DataError(
-                    f"{file}: row {number}",
-                    type(row).__name__,
-                    "an object with a value for each column",
-                    "use the published files unchanged",
-                )
-            yield f"{file}: row {number}", row
+                got, expected = type(row).__name__, "an object with a value for each column"
+                raise DataError(place, got, expected, remedy)
+            if missing := [column for column in columns if column not in row]:
+                got = f"no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}"
+                raise DataError(place, got, f"the columns {', '.join(columns)}", remedy)
+            yield row
     except (ValueError, OSError, RecursionError, pa.ArrowException) as error:
         raise DataError(
             file, error, "rows of JSON lines, JSON or parquet", "get the file again"

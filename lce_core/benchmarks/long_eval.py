@@ -7,13 +7,11 @@ With LongChat's published prompts (data set `long_eval`), it uses the file with 
 fits the length.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -90,7 +88,7 @@ class LongEval(Sampled):
     `num_samples` if `data_folders` contains `long_eval`, else generated."""
 
     @model_validator(mode="after")
-    def _settings_have_effect(self) -> LongEval:
+    def _settings_have_effect(self) -> Self:
         if self.cases == "published" and not self.in_words:
             self.refuse(["cases: published"])
         if self.cases == "published" and self.num_samples is not None:

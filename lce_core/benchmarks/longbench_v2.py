@@ -73,9 +73,8 @@ class LongBenchV2(Sampled):
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = _MIN_PROMPT + NEW_TOKENS
-        if eval_length >= least:
-            return None
-        return f"eval_length {eval_length}: a question needs at least {least} tokens"
+        reason = f"eval_length {eval_length}: a question needs at least {least} tokens"
+        return None if eval_length >= least else reason
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (_DATA,)

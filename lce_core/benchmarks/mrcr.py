@@ -72,9 +72,8 @@ class Mrcr(Sampled):
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = _MIN_PROMPT + NEW_TOKENS
-        if eval_length >= least:
-            return None
-        return f"eval_length {eval_length}: conversation and answer need at least {least} tokens"
+        needs = f"conversation and answer need at least {least} tokens"
+        return None if eval_length >= least else f"eval_length {eval_length}: {needs}"
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (_data_set(task),)

@@ -123,9 +123,8 @@ class MultiKey(OverText, PromptBenchmark):
             if base_model.keys is None:
                 return without_keys(base_model)
             least = MIN_TEXT + base_model.keys.families + 2
-        if eval_length >= least:
-            return None
-        return f"eval_length {eval_length}: a context needs at least {least} tokens"
+        reason = f"eval_length {eval_length}: a context needs at least {least} tokens"
+        return None if eval_length >= least else reason
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         return passed_share(self.num_keys, QUESTION_TOKENS, prompt_tokens)
@@ -206,15 +205,16 @@ class MultiKey(OverText, PromptBenchmark):
         """Return `count` disjoint excerpts of the cell's length: (document's name, token ids)."""
         length, task = request.eval_length, request.task
         documents = self.documents(request, at_least=length)
+        names, tokens = documents.names, documents.tokens
         rng = generator(self.drawn_as, "documents", task, request.seed)
-        order = rng.permutation(len(documents.names)).tolist()
-        rounds = max(len(ids) for ids in documents.tokens) // length
+        order = rng.permutation(len(names)).tolist()
+        rounds = max(map(len, tokens)) // length
         # Take the first excerpt of every document before the second of any.
         places = [
             (number, turn * length)
             for turn in range(rounds)
             for number in order
-            if (turn + 1) * length <= len(documents.tokens[number])
+            if (turn + 1) * length <= len(tokens[number])
         ]
         if len(places) < count:
             raise UnavailableError(
@@ -224,11 +224,10 @@ class MultiKey(OverText, PromptBenchmark):
                 "lower num_contexts or the length, use longer documents, or for a domain raise"
                 " evaluation.held_out_tokens",
             )
-        chosen = [
-            (documents.names[number], documents.tokens[number][start : start + length])
+        return [
+            (names[number], tokens[number][start : start + length].astype(np.int64))
             for number, start in places[:count]
         ]
-        return [(name, ids.astype(np.int64)) for name, ids in chosen]
 
     def _about(
         self, request: CellRequest, document: str, text: TokenIds, rng: np.random.Generator

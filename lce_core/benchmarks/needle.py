@@ -12,11 +12,9 @@ reproduces the BOS leak of LCEG's script: a BOS token that the tokenizer adds to
 four times in the prompt, once at the start, twice before the haystack and once before the needle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -130,7 +128,7 @@ class Needle(Worded):
     faithful."""
 
     @model_validator(mode="after")
-    def _settings_have_effect(self) -> Needle:
+    def _settings_have_effect(self) -> Self:
         if not self.in_words:
             text = ["haystack: essays"] if self.haystack == "essays" else []
             self.refuse(text + [name for name in ("needles", "bos_leak") if getattr(self, name)])
@@ -176,7 +174,7 @@ class Needle(Worded):
         return task.prompts(request, [depth for depth, _ in grid], draws)
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        trials = range(self.setting("trials"))
+        trials, one_text = range(self.setting("trials")), self._has_one_text()
         # A trial uses one haystack for all depths, so that only the depth differs.
         haystacks = self._haystacks(request, [self._draw(request, trial) for trial in trials])
         leak, facts = bool(self.setting("bos_leak")), FACTS[: self.setting("needles")]
@@ -192,16 +190,11 @@ class Needle(Worded):
                 needle_prompt(
                     request, facts[trial % len(facts)], haystacks[trial], depth, bos_leak=leak
                 ),
-                cluster=self._cluster(request, depth, trial),
+                cluster=f"depth-{depth}" if one_text else f"seed-{request.seed}-trial-{trial}",
             )
             for depth in DEPTHS
             for trial in trials
         ]
-
-    def _cluster(self, request: CellRequest, depth: int, trial: int) -> str:
-        if self._has_one_text():
-            return f"depth-{depth}"
-        return f"seed-{request.seed}-trial-{trial}"
 
     def _draw(self, request: CellRequest, *place: int) -> np.random.Generator:
         return generator("needle", WORDINGS[0], request.cell_length, request.seed, *place)

@@ -9,13 +9,11 @@ NoLiMa's effective length compares `accuracy` with that at 250 to 1,000 tokens, 
 of about 1,000 tokens as well.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -61,6 +59,32 @@ class Pair:
     """Prompt with the fields {haystack} and {question}."""
     characters: tuple[str, ...]
     """Names, at least two, of which each prompt draws one."""
+
+
+@dataclass(frozen=True)
+class Book:
+    """A text as words with the white space after each; it repeats without end."""
+
+    words: tuple[str, ...]
+    breaks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, file: Path) -> Self:
+        words = tuple(re.findall(r"\S+\s*", read_text(file)))
+        breaks = tuple(at for at in range(1, len(words)) if "\n" in words[at - 1])
+        if not breaks:
+            raise DataError(
+                file, "no line break between words", "a text of several lines", "get it again"
+            )
+        return cls(words, breaks)
+
+    def around(self, place: int, count: int, depth: float, needle: str) -> str:
+        """Return `count` words with the needle before the word at `place`, at `depth` per cent."""
+        size = len(self.words)
+        before = round(count * depth / 100)
+        words = [self.words[at % size] for at in range(place - before, place - before + count)]
+        first = "".join(words[:before]).rstrip()
+        return f"{first} {needle}\n{''.join(words[before:])}"
 
 
 class NoLiMa(Sampled):
@@ -130,32 +154,6 @@ class NoLiMa(Sampled):
             cluster=pair.name,
             controls=encoded(request, text(""), text(needle)),
         )
-
-
-@dataclass(frozen=True)
-class Book:
-    """A text as words with the white space after each; it repeats without end."""
-
-    words: tuple[str, ...]
-    breaks: tuple[int, ...]
-
-    @classmethod
-    def of(cls, file: Path) -> Book:
-        words = tuple(re.findall(r"\S+\s*", read_text(file)))
-        breaks = tuple(at for at in range(1, len(words)) if "\n" in words[at - 1])
-        if not breaks:
-            raise DataError(
-                file, "no line break between words", "a text of several lines", "get it again"
-            )
-        return cls(words, breaks)
-
-    def around(self, place: int, count: int, depth: float, needle: str) -> str:
-        """Return `count` words with the needle before the word at `place`, at `depth` per cent."""
-        size = len(self.words)
-        before = round(count * depth / 100)
-        words = [self.words[at % size] for at in range(place - before, place - before + count)]
-        first = "".join(words[:before]).rstrip()
-        return f"{first} {needle}\n{''.join(words[before:])}"
 
 
 def prompt_text(template: str, haystack: str, question: str) -> str:

@@ -37,8 +37,6 @@ _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.writing-.+")
 _ABANDONED_SECONDS = 3600
 """An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
-Build = Callable[[CellRequest], Sequence[Prompt]]
-
 
 class PromptCache:
     """LRU cache of the prompts of cells, in memory and in a folder.
@@ -91,7 +89,7 @@ CACHE = PromptCache(max_tokens=64 << 20)
 def cell_prompts(
     benchmark: Benchmark,
     request: CellRequest,
-    build: Build,
+    build: Callable[[CellRequest], Sequence[Prompt]],
     *,
     reads_held_out: bool = False,
 ) -> tuple[Prompt, ...]:
@@ -150,7 +148,16 @@ def _held_out_digest(request: CellRequest) -> str:
 
 def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
     """Write prompts to `file` atomically, and delete unfinished files of crashed processes."""
-    content = _to_bytes(prompts)
+    others = [field.name for field in fields(Prompt) if field.name != "ids"]
+    columns = {name: [getattr(prompt, name) for prompt in prompts] for name in others}
+    ids = np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)])
+    content = to_bytes(
+        {
+            "ids": ids.astype(np.uint32),
+            "lengths": np.array([len(prompt.ids) for prompt in prompts], dtype=np.int64),
+            "fields": np.frombuffer(json.dumps(columns).encode("ascii"), dtype=np.uint8),
+        }
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     for left in file.parent.glob(".*"):
         # Another process may remove the file first.
@@ -166,35 +173,19 @@ def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
 def read_prompts(file: Path) -> tuple[Prompt, ...] | None:
     """Return the prompts in a file of `write_prompts`; None if it is missing or damaged."""
     try:
-        return _from_bytes(read_file(file))
+        arrays = from_bytes(read_file(file))
+        if arrays is None:
+            return None
+        columns = json.loads(arrays["fields"].tobytes())
+        ids, lengths = arrays["ids"].astype(np.int64), arrays["lengths"]
+        ends = np.cumsum(lengths)
+        rows = [ids[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        return tuple(
+            Prompt(ids=row, **dict(zip(columns, map(_as_field, values), strict=True)))
+            for row, *values in zip(rows, *columns.values(), strict=True)
+        )
     except (OSError, KeyError, TypeError, ValueError):
         return None
-
-
-def _to_bytes(prompts: Sequence[Prompt]) -> bytes:
-    others = [field.name for field in fields(Prompt) if field.name != "ids"]
-    columns = {name: [getattr(prompt, name) for prompt in prompts] for name in others}
-    ids = np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)])
-    return to_bytes(
-        {
-            "ids": ids.astype(np.uint32),
-            "lengths": np.array([len(prompt.ids) for prompt in prompts], dtype=np.int64),
-            "fields": np.frombuffer(json.dumps(columns).encode("ascii"), dtype=np.uint8),
-        }
-    )
-
-
-def _from_bytes(content: bytes) -> tuple[Prompt, ...] | None:
-    arrays = from_bytes(content)
-    if arrays is None:
-        return None
-    columns = json.loads(arrays["fields"].tobytes())
-    ids, ends = arrays["ids"].astype(np.int64), np.cumsum(arrays["lengths"])
-    rows = [ids[end - length : end] for end, length in zip(ends, arrays["lengths"], strict=True)]
-    return tuple(
-        Prompt(ids=row, **dict(zip(columns, map(_as_field, values), strict=True)))
-        for row, *values in zip(rows, *columns.values(), strict=True)
-    )
 
 
 def _as_field(value: Any) -> Any:

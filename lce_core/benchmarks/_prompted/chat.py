@@ -1,10 +1,9 @@
 """Put prompts into the chat template of a base model, which its tokenizer's files contain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Self
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class Frame:
     """Special tokens at the start of a prompt, which `before` replaces."""
 
     @classmethod
-    def of(cls, request: CellRequest, system_prompt: str | None) -> Frame:
+    def of(cls, request: CellRequest, system_prompt: str | None) -> Self:
         ids, other = (
             chat_ids(request, [{"role": "user", "content": probe}], system_prompt).tolist()
             for probe in _PROBES

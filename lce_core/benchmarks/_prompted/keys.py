@@ -96,7 +96,11 @@ class KeyTask:
             asked = [Prompt(prompt_ids, token_name(request, int(ids[0])), depth)]
             if self.num_queries > 1:
                 asked += _other_queries(request, asked[0])
-            prompts += [_controlled(request, one, before_key, before_query) for one in asked]
+            for one in asked:
+                bare = (*before_query.tolist(), int(one.ids[-1]))
+                key = np.atleast_1d(request.tokenizer.convert_tokens_to_ids(one.reference))
+                local = (*before_key.tolist(), *key.tolist(), *bare)
+                prompts.append(replace(one, controls=(bare, local)))
         return prompts
 
     def _num_keys(self, base_model: LanguageModel) -> int:
@@ -108,14 +112,6 @@ class KeyTask:
         self, base_model: LanguageModel, eval_length: int, before_key: int, before_query: int
     ) -> int:
         return eval_length - self._num_keys(base_model) * (before_key + 1) - (before_query + 1) - 1
-
-
-def _controlled(
-    request: CellRequest, prompt: Prompt, before_key: TokenIds, before_query: TokenIds
-) -> Prompt:
-    key = np.atleast_1d(request.tokenizer.convert_tokens_to_ids(prompt.reference)).tolist()
-    bare = (*before_query.tolist(), int(prompt.ids[-1]))
-    return replace(prompt, controls=(bare, (*before_key.tolist(), *key, *bare)))
 
 
 def _other_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:

@@ -1,7 +1,5 @@
 """Build prompts, fit them to the cell's length, and generate answers."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -84,13 +82,13 @@ def marking(task: str, reference: str, answer: str, **parameters: Any) -> dict[s
     return {"parameters": parameters, "task": task, "prompt": prompt, "answer": answer}
 
 
-def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+def decoded(tokenizer: "PreTrainedTokenizerBase", ids: list[int]) -> str:
     """Return the text of token ids as the model saw it, including special tokens."""
     # Clean-up would remove spaces that the model saw.
     return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def end_of(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> str:
+def end_of(prompt: Prompt, tokenizer: "PreTrainedTokenizerBase") -> str:
     # A token rarely has less than one character. The first one may be a part of a character.
     return decoded(tokenizer, prompt.ids[-END_CHARACTERS - 4 :].tolist())[-END_CHARACTERS:]
 

@@ -9,11 +9,9 @@ names n classes scores 1/n if the right one is among them, else 0.
 Intervals: bootstrap over permutations, or over questions if there is only one permutation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
@@ -113,7 +111,7 @@ class ManyShot(PromptBenchmark):
     as a random permutation does."""
 
     @model_validator(mode="after")
-    def _every_task_has_one_name(self) -> ManyShot:
+    def _every_task_has_one_name(self) -> Self:
         shots = self.setting("shots")
         if len(set(shots)) < len(shots):
             raise SpecError(
@@ -195,31 +193,23 @@ class ManyShot(PromptBenchmark):
             # The seed excludes task and length, so that fewer examples are a prefix of more.
             rng = generator("many_shot", "examples", request.seed, order)
             first = [shown[i] for i in drawn_order(labels, shots, rng, balanced=self.balanced)]
-            texts += [
-                (prompt_text(first, one.text), prompt_text((), one.text), one.label)
-                for one in asked
-            ]
-        return self._encoded(request, texts)
-
-    def _encoded(self, request: CellRequest, texts: list[tuple[str, str, str]]) -> list[Prompt]:
-        whole = ids = [encode(request, text) for text, _, _ in texts]
+            texts += [(prompt_text(first, one.text), one) for one in asked]
+        whole = ids = [encode(request, text) for text, _ in texts]
         needed = max(map(len, whole)) + NEW_TOKENS
         if self.profile == "faithful":
-            ids = [cut_middle(request, text, request.eval_length) for text, _, _ in texts]
+            ids = [cut_middle(request, text, request.eval_length) for text, _ in texts]
         elif needed > request.eval_length:
             what = f"the longest prompt of {request.task} and its answer"
             raise too_long(request, what, needed, otherwise=" or fewer shots")
         return [
             Prompt(
                 np.array(row, dtype=np.int64),
-                label,
+                one.label,
                 cluster=self._cluster(request, index),
-                controls=encoded(request, bare),
+                controls=encoded(request, prompt_text((), one.text)),
                 is_cut=row != all_ids,
             )
-            for index, (row, all_ids, (_, bare, label)) in enumerate(
-                zip(ids, whole, texts, strict=True)
-            )
+            for index, (row, all_ids, (_, one)) in enumerate(zip(ids, whole, texts, strict=True))
         ]
 
     def key_prompts(self, request: CellRequest, task: KeyTask) -> list[Prompt]:

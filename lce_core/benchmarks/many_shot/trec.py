@@ -19,69 +19,61 @@ NUM_QUESTIONS = {"train.txt": 5452, "test.txt": 500}
 NUM_REPEATED = 10
 """Number of published test questions that are also in the train file; they are left out."""
 LABELS = {
-    "ABBR:abb": "Abbreviation",
-    "ABBR:exp": "Expression abbreviated",
-    "DESC:def": "Definition of something",
-    "DESC:desc": "Description of something",
-    "DESC:manner": "Manner of an action",
-    "DESC:reason": "Reason",
-    "ENTY:animal": "Animal",
-    "ENTY:body": "Organ of body",
-    "ENTY:color": "Color",
-    "ENTY:cremat": "Invention, book and other creative piece",
-    "ENTY:currency": "Currency name",
-    "ENTY:dismed": "Disease and medicine",
-    "ENTY:event": "Event",
     "ENTY:food": "Food",
-    "ENTY:instru": "Musical instrument",
+    "NUM:date": "Date",
+    "NUM:ord": "Order, rank",
+    "NUM:speed": "Speed",
+    "ENTY:dismed": "Disease and medicine",
+    "ENTY:word": "Word with a special property",
+    "ABBR:abb": "Abbreviation",
     "ENTY:lang": "Language",
     "ENTY:letter": "Letter like a-z",
     "ENTY:other": "Other entity",
-    "ENTY:plant": "Plant",
-    "ENTY:product": "Product",
-    "ENTY:religion": "Religion",
-    "ENTY:sport": "Sport",
-    "ENTY:substance": "Element and substance",
-    "ENTY:symbol": "Symbols and sign",
-    "ENTY:techmeth": "Techniques and method",
-    "ENTY:termeq": "Equivalent term",
-    "ENTY:veh": "Vehicle",
-    "ENTY:word": "Word with a special property",
-    "HUM:desc": "Description of a person",
-    "HUM:gr": "Group or organization of person",
-    "HUM:ind": "Individual",
-    "HUM:title": "Title of a person",
-    "LOC:city": "City",
-    "LOC:country": "Country",
-    "LOC:mount": "Mountain",
-    "LOC:other": "Other location",
-    "LOC:state": "State",
-    "NUM:code": "Postcode or other code",
-    "NUM:count": "Number of something",
-    "NUM:date": "Date",
-    "NUM:dist": "Distance, linear measure",
+    "ENTY:animal": "Animal",
+    "ABBR:exp": "Expression abbreviated",
     "NUM:money": "Price",
-    "NUM:ord": "Order, rank",
-    "NUM:other": "Other number",
-    "NUM:perc": "Percent, fraction",
-    "NUM:period": "Lasting time of somethin",
-    "NUM:speed": "Speed",
+    "ENTY:techmeth": "Techniques and method",
+    "ENTY:instru": "Musical instrument",
+    "LOC:mount": "Mountain",
+    "ENTY:currency": "Currency name",
+    "ENTY:event": "Event",
+    "ENTY:product": "Product",
+    "LOC:state": "State",
+    "HUM:ind": "Individual",
+    "ENTY:body": "Organ of body",
+    "DESC:reason": "Reason",
+    "DESC:manner": "Manner of an action",
+    "LOC:city": "City",
+    "ENTY:religion": "Religion",
+    "ENTY:cremat": "Invention, book and other creative piece",
+    "NUM:dist": "Distance, linear measure",
     "NUM:temp": "Temperature",
+    "NUM:code": "Postcode or other code",
     "NUM:volsize": "Size, area and volume",
+    "ENTY:sport": "Sport",
+    "LOC:country": "Country",
+    "LOC:other": "Other location",
+    "NUM:period": "Lasting time of somethin",
+    "ENTY:termeq": "Equivalent term",
+    "DESC:desc": "Description of something",
     "NUM:weight": "Weight",
+    "ENTY:veh": "Vehicle",
+    "ENTY:color": "Color",
+    "NUM:other": "Other number",
+    "DESC:def": "Definition of something",
+    "ENTY:substance": "Element and substance",
+    "HUM:desc": "Description of a person",
+    "ENTY:symbol": "Symbols and sign",
+    "NUM:count": "Number of something",
+    "ENTY:plant": "Plant",
+    "NUM:perc": "Percent, fraction",
+    "HUM:gr": "Group or organization of person",
+    "HUM:title": "Title of a person",
 }
-"""Class names in the prompts of LongBench and LCEG, by class code; "somethin" is theirs."""
-_ORDER = (
-    "ENTY:food NUM:date NUM:ord NUM:speed ENTY:dismed ENTY:word ABBR:abb ENTY:lang ENTY:letter"
-    " ENTY:other ENTY:animal ABBR:exp NUM:money ENTY:techmeth ENTY:instru LOC:mount ENTY:currency"
-    " ENTY:event ENTY:product LOC:state HUM:ind ENTY:body DESC:reason DESC:manner LOC:city"
-    " ENTY:religion ENTY:cremat NUM:dist NUM:temp NUM:code NUM:volsize ENTY:sport LOC:country"
-    " LOC:other NUM:period ENTY:termeq DESC:desc NUM:weight ENTY:veh ENTY:color NUM:other DESC:def"
-    " ENTY:substance HUM:desc ENTY:symbol NUM:count ENTY:plant NUM:perc HUM:gr HUM:title"
-)
-CLASSES = tuple(LABELS[code] for code in _ORDER.split())
-"""Order of LongBench's column all_classes, on which the score of an answer that names several
+"""Class names in the prompts of LongBench and LCEG, by class code; "somethin" is theirs. The names
+have the order of LongBench's column all_classes, on which the score of an answer that names several
 classes can depend (`class_share`)."""
+CLASSES = tuple(LABELS.values())
 
 
 class Question(NamedTuple):

@@ -14,10 +14,8 @@ equally many documents (seed 0: 95 % with 20 documents, 25 % with 190). Where v1
 the cell is unavailable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -109,7 +107,7 @@ class Ruler(Sampled):
     for each; None means fixed (faithful), per_sample (clean, fast)."""
 
     @model_validator(mode="after")
-    def _settings_have_effect(self) -> Ruler:
+    def _settings_have_effect(self) -> Self:
         if not self.in_words:
             of_texts = {"haystack", "questions", "sizes", "permutations"}
             self.refuse(sorted(of_texts & self.model_fields_set))
@@ -148,13 +146,13 @@ class Ruler(Sampled):
     def build(self, request: CellRequest) -> list[Prompt]:
         task, count, draw = self._task(request)
         if self.setting("sizes") == "v1":
-            return [*InUnits(request, task, draw).prompts(count)]
-        return [*Search(request, task, draw.order_seed).prompts(count)]
+            return InUnits(request, task, draw).prompts(count)
+        return Search(request, task, task.new_tokens, draw.order_seed).prompts(count)
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the tokens of one size step, in v1 two: a shorter prompt has run out of text."""
         task, _, draw = self._task(request)
-        search = Search(request, task, draw.order_seed)
+        search = Search(request, task, task.new_tokens, draw.order_seed)
         v1 = self.setting("sizes") == "v1"
         return 2 * search.growth(task.units.step) if v1 else search.growth(1)
 
@@ -191,13 +189,11 @@ class Ruler(Sampled):
                 read = essay_haystack if self.haystack == "essays" else held_out_haystack
                 text = read(request)
             return Niah(NIAH[name], request.cell_length, v1=v1, haystack=text), count, draw
-        match name:
-            case "vt":
-                return VariableTracking(request, draw, v1=v1), count, draw
-            case "cwe":
-                return CommonWords(request.cell_length, request.seed, v1=v1), count, draw
-            case _:
-                return FrequentWords(length), count, draw
+        if name == "vt":
+            return VariableTracking(request, draw, v1=v1), count, draw
+        if name == "cwe":
+            return CommonWords(request.cell_length, request.seed, v1=v1), count, draw
+        return FrequentWords(length), count, draw
 
 
 def reads_running_text(task: str) -> bool:

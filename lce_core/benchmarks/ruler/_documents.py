@@ -88,14 +88,9 @@ class QuestionAnswering:
             for some in (shown, (), question.evidence)
         )
         depths = [percent(shown.index(number), len(shown) - 1) for number in question.evidence]
-        return Draft(
-            text,
-            tuple(dict.fromkeys(question.answers)),
-            float(np.mean(depths)),
-            question.cluster,
-            f" {list(question.answers)}",
-            controls=tuple(controls),
-        )
+        references, stated = tuple(dict.fromkeys(question.answers)), f" {list(question.answers)}"
+        depth = float(np.mean(depths))
+        return Draft(text, references, depth, question.cluster, stated, controls=controls)
 
     def _listed(self, documents: Sequence[int]) -> str:
         return "\n\n".join(
@@ -146,17 +141,10 @@ def _squad_rows(rows: list[DataRow]) -> Collection:
 
 
 def _hotpot_rows(rows: list[DataRow]) -> Collection:
-    pairs = (("context", "sentences"), ("supporting_facts", "sent_id"))
-    return _hotpot(
-        [
-            row
-            | {
-                key: list(zip(row[key]["title"], row[key][other], strict=True))
-                for key, other in pairs
-            }
-            for row in rows
-        ]
-    )
+    for key, other in (("context", "sentences"), ("supporting_facts", "sent_id")):
+        pairs = [zip(row[key]["title"], row[key][other], strict=True) for row in rows]
+        rows = [row | {key: [*own]} for row, own in zip(rows, pairs, strict=True)]
+    return _hotpot(rows)
 
 
 def _squad(rows: list[DataRow]) -> Collection:

@@ -6,14 +6,12 @@ it is too long. Every size must be drawn, because each draw advances the random 
 prompts that could reach the length are tokenised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -56,7 +54,7 @@ class Draft:
     counted: tuple[str, str] | None = None
     """Two halves of the prompt, if RULER's first release counts their tokens separately."""
     evidence: str = ""
-    controls: tuple[str, ...] = ()
+    controls: Sequence[str] = ()
 
     def prompt(self, request: CellRequest, ids: list[int]) -> Prompt:
         return Prompt(
@@ -84,7 +82,7 @@ class Draw:
     """Seed of a new generator for every permutation; None draws permutations from `rng`."""
 
     @classmethod
-    def of(cls, seed: int, order_seed: int | None) -> Draw:
+    def of(cls, seed: int, order_seed: int | None) -> Self:
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
@@ -117,7 +115,6 @@ class Units:
 class TextTask(Protocol):
     """One of RULER's tasks at one length, which builds prompts of any size."""
 
-    new_tokens: int
     sizes: range
     """Sizes that `Search` may try: numbers of words, lines, blocks of noise or documents."""
 
@@ -128,6 +125,7 @@ class TextTask(Protocol):
 class ReleasedTask(TextTask, Protocol):
     """A task of RULER's first release."""
 
+    new_tokens: int
     units: Units
 
 
@@ -149,7 +147,8 @@ class Search:
 
     request: CellRequest
     task: TextTask
-    order_seed: int | None
+    new_tokens: int
+    order_seed: int | None = None
 
     def prompts(self, count: int) -> list[Prompt]:
         """Build `count` prompts, or raise UnavailableError with the minimum length."""
@@ -159,7 +158,7 @@ class Search:
             smallest = (self._draft(0, index).text for index in range(count))
             longest = max(len(encode(self.request, text)) for text in smallest)
             what = f"the smallest prompts of {self.request.task} and their answers"
-            raise too_long(self.request, what, longest + self.task.new_tokens)
+            raise too_long(self.request, what, longest + self.new_tokens)
         return fitted
 
     def growth(self, step: int) -> int:
@@ -170,7 +169,7 @@ class Search:
 
     @property
     def _room(self) -> int:
-        return self.request.eval_length - self.task.new_tokens
+        return self.request.eval_length - self.new_tokens
 
     @cached_property
     def _start(self) -> int:

@@ -178,13 +178,8 @@ class Niah:
             _prompt(needles.values, [keys[key] for key in queried], len(wanted), one)
             for one in (context, "", "\n".join(shown))
         )
-        return Draft(
-            text,
-            tuple(wanted),
-            float(np.mean(at)),
-            stated=" ".join(wanted),
-            controls=tuple(controls),
-        )
+        depth, stated = float(np.mean(at)), " ".join(wanted)
+        return Draft(text, tuple(wanted), depth, stated=stated, controls=controls)
 
     def _lines(self, size: int, rng: Random, taken: set[str]) -> list[str]:
         needles = self._needles

@@ -58,7 +58,7 @@ class Chain:
             for one in (context, "", " ".join(facts))
         )
         depth = float(np.mean([percent(place, len(pieces)) for place in places]))
-        return Draft(text, tuple(names), depth, stated=f" {names}", controls=tuple(controls))
+        return Draft(text, tuple(names), depth, stated=f" {names}", controls=controls)
 
 
 class VariableTracking:
@@ -87,17 +87,12 @@ class VariableTracking:
         self._shown = _solved(shown)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        if self._v1:
-            chain = self._chain.draft(size, index, draw)
-            return _after(f" {self._shown}", chain, counted=self._shown)
-        example = _solved(self._example.draft(self._example_blocks, index, draw))
-        return _after(example, self._chain.draft(size, index, draw), counted=example)
-
-
-def _after(example: str, chain: Draft, counted: str) -> Draft:
-    text, *controls = (f"{example}\n\n{one}" for one in (chain.text, *chain.controls))
-    counts = counted, chain.text
-    return replace(chain, text=text, controls=tuple(controls), counted=counts)
+        blank, example = " ", self._shown
+        if not self._v1:
+            blank, example = "", _solved(self._example.draft(self._example_blocks, index, draw))
+        chain = self._chain.draft(size, index, draw)
+        text, *controls = (f"{blank}{example}\n\n{one}" for one in (chain.text, *chain.controls))
+        return replace(chain, text=text, controls=controls, counted=(example, chain.text))
 
 
 def _solved(example: Draft) -> str:

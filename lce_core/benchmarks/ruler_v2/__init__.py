@@ -84,10 +84,10 @@ class RulerV2(Sampled):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         task, count = self._task(request)
-        return [*Search(request, task, None).prompts(count)]
+        return Search(request, task, NEW_TOKENS[request.task]).prompts(count)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        return Search(request, self._task(request)[0], None).growth(1)
+        return Search(request, self._task(request)[0], NEW_TOKENS[request.task]).growth(1)
 
     def new_tokens(self, task: str) -> int:
         return NEW_TOKENS[task]
@@ -100,18 +100,18 @@ class RulerV2(Sampled):
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int]:
         name, length, folders = request.task, request.eval_length, request.data_folders
-        count, new_tokens = self.num_prompts(name), NEW_TOKENS[name]
+        count = self.num_prompts(name)
         if name in _NUM_VALUES:
-            return ManyNeedles(_NUM_VALUES[name], new_tokens, length), count
+            return ManyNeedles(_NUM_VALUES[name], length), count
         # The seed excludes the length, so that all lengths ask the same questions.
         rng = generator("ruler_v2", name, request.seed, "questions")
         if name in ASKING:
             hotpot = read_hotpot(folders)
             chosen = rng.permutation(len(hotpot.questions))[:count].tolist()
-            return NumberedDocuments(ASKING[name], hotpot, chosen, new_tokens, length), len(chosen)
+            return NumberedDocuments(ASKING[name], hotpot, chosen, length), len(chosen)
         questions, others = read_mmlu(folders, "test"), read_mmlu(folders, "auxiliary_train")
         asked = [questions[at] for at in rng.permutation(len(questions))[:count]]
-        return NumberedQuestions(COPYING[name], asked, others, new_tokens, length), len(asked)
+        return NumberedQuestions(COPYING[name], asked, others, length), len(asked)
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
@@ -165,21 +165,19 @@ SOURCE = Source(
     " instead of the training file; each sample has its own seed and the largest prompt that fits,"
     " and the length includes the answer's tokens; solved answers end at a blank line",
 )
-EVIDENCE = (
-    *(
-        calls(match, value, origin, task=task, answer=answer, references=references)
-        for task, answer, references, value, origin in (
-            ("mv_niah_basic", " 12, 34 and 9", ["12", "34", "56", "78"], 0.5, "all: two of four"),
-            ("mk_niah_easy", "WHY? a. so", ["Why? A. So"], 1.0, "all: upper and lower case"),
-            ("mk_niah_easy", "Why? Answer: no", ["Why?"], 0.0, "text before Answer: is dropped"),
-            ("mv_niah_medium", "One?\n\nTwo?", ["One?"], 0.0, "2steps: the last paragraph"),
-            ("qa_hard", " Rome or Oslo", ["Paris", "Oslo"], 1.0, "part: any reference"),
-            ("qa_medium", "Document 7:\nOslo\n\nRome", ["Oslo"], 0.0, "part: no copied documents"),
-            ("mk_niah_hard", " \\boxed{B}", ["\\boxed{B}"], 1.0, "multichoice: a boxed letter"),
-            ("mk_niah_hard", " **Answer:** C", ["\\boxed{C}"], 1.0, "multichoice: a named letter"),
-            ("mk_niah_hard", " B", ["\\boxed{B}"], 0.0, "multichoice: a bare letter"),
-        )
-    ),
+EVIDENCE = tuple(
+    calls(match, value, origin, task=task, answer=answer, references=references)
+    for task, answer, references, value, origin in (
+        ("mv_niah_basic", " 12, 34 and 9", ["12", "34", "56", "78"], 0.5, "all: two of four"),
+        ("mk_niah_easy", "WHY? a. so", ["Why? A. So"], 1.0, "all: upper and lower case"),
+        ("mk_niah_easy", "Why? Answer: no", ["Why?"], 0.0, "text before Answer: is dropped"),
+        ("mv_niah_medium", "One?\n\nTwo?", ["One?"], 0.0, "2steps: the last paragraph"),
+        ("qa_hard", " Rome or Oslo", ["Paris", "Oslo"], 1.0, "part: any reference"),
+        ("qa_medium", "Document 7:\nOslo\n\nRome", ["Oslo"], 0.0, "part: no copied documents"),
+        ("mk_niah_hard", " \\boxed{B}", ["\\boxed{B}"], 1.0, "multichoice: a boxed letter"),
+        ("mk_niah_hard", " **Answer:** C", ["\\boxed{C}"], 1.0, "multichoice: a named letter"),
+        ("mk_niah_hard", " B", ["\\boxed{B}"], 0.0, "multichoice: a bare letter"),
+    )
 )
 EXAMPLES: Examples = ({"num_samples": 3},)
 VERSION = 1

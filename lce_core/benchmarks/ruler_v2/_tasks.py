@@ -57,8 +57,8 @@ _SOLVE = (
 class ManyNeedles:
     """mk_niah_basic or mv_niah_basic; the size of a prompt is its number of other needles."""
 
-    def __init__(self, num_values: int, new_tokens: int, eval_length: int) -> None:
-        self._num_values, self.new_tokens = num_values, new_tokens
+    def __init__(self, num_values: int, eval_length: int) -> None:
+        self._num_values = num_values
         self.sizes = range(num_values, num_values + eval_length + 1)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
@@ -76,7 +76,7 @@ class ManyNeedles:
             template.format(values=what, context=one, query=asked)
             for one in (context, "", "\n".join(facts))
         )
-        return Draft(text, tuple(values), float(np.mean(depths)), controls=tuple(controls))
+        return Draft(text, tuple(values), float(np.mean(depths)), controls=controls)
 
 
 def _distinct(kind: str, count: int, rng: Random) -> list[str]:
@@ -138,16 +138,10 @@ class NumberedDocuments:
     """A task qa_*; the size of a prompt is its number of documents of other questions."""
 
     def __init__(
-        self,
-        task: Asking,
-        collection: Collection,
-        chosen: Sequence[int],
-        new_tokens: int,
-        eval_length: int,
+        self, task: Asking, collection: Collection, chosen: Sequence[int], eval_length: int
     ) -> None:
         self._task, self._documents = task, collection.documents
         self._questions = [collection.questions[number] for number in chosen]
-        self.new_tokens = new_tokens
         own = max(len(question.own) for question in self._questions)
         self.sizes = range(min(max(0, len(self._documents) - own), eval_length) + 1)
 
@@ -170,13 +164,8 @@ class NumberedDocuments:
             for some in (shown, (), wanted)
         ]
         text, *controls = ("\n\n".join([self._task.head, *one, asked]) for one in parts)
-        return Draft(
-            text,
-            references,
-            float(np.mean([percent(shown.index(at), len(shown) - 1) for at in wanted])),
-            question.cluster,
-            controls=tuple(controls),
-        )
+        depth = float(np.mean([percent(shown.index(at), len(shown) - 1) for at in wanted]))
+        return Draft(text, references, depth, question.cluster, controls=controls)
 
 
 @dataclass(frozen=True)
@@ -233,15 +222,9 @@ class NumberedQuestions:
     """A task on MMLU; the size of a prompt is its number of other questions."""
 
     def __init__(
-        self,
-        task: Copying,
-        asked: Sequence[Question],
-        others: Sequence[Question],
-        new_tokens: int,
-        eval_length: int,
+        self, task: Copying, asked: Sequence[Question], others: Sequence[Question], eval_length: int
     ) -> None:
         self._task, self._asked, self._others = task, asked, others
-        self.new_tokens = new_tokens
         least = NUM_SHOTS if task.kind == "solve" else 1
         self.sizes = range(least, max(least, min(len(others), eval_length)) + 1)
 
@@ -261,7 +244,7 @@ class NumberedQuestions:
             wanted = [one["text"] for one in same]
         text, *controls = (prompt_text(task, one, shots, asked) for one in (listed, [], same))
         depth = percent(place, size)
-        return Draft(text, tuple(wanted), depth, evidence=evidence, controls=tuple(controls))
+        return Draft(text, tuple(wanted), depth, evidence=evidence, controls=controls)
 
 
 def prompt_text(
