@@ -135,19 +135,23 @@ def write_tables(
 
     `tables` and `history` map names of tables in the schemas `store` and `history` to their rows.
     """
-    from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
+    from catalog.comparisons import compared_tables  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
     with _attached(path) as connection:
-        filled = {f"store.{name}": table for name, table in tables.items()}
-        for name, table in (history or {}).items():
-            if table.num_rows:
-                filled[f"history.{name}"] = table
-        for name, table in filled.items():
+        _insert(connection, "store", tables)
+        _insert(connection, "history", history or {})
+        _insert(connection, "compared", compared_tables(connection))
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, schema: str, tables: Mapping[str, pa.Table]
+) -> None:
+    for name, table in tables.items():
+        if table.num_rows:
             connection.register("rows_to_insert", table)
-            connection.execute(f"INSERT INTO {name} BY NAME FROM rows_to_insert")
+            connection.execute(f"INSERT INTO {schema}.{name} BY NAME FROM rows_to_insert")
             connection.unregister("rows_to_insert")
-        fill_comparisons(connection)
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from lce_core.statistics.rank_agreement import (
     rank_agreement,
 )
 from lce_core.statistics.sign_flips import Differences
+from lce_core.study.variants import variant_name
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
@@ -142,8 +143,6 @@ class Predicts:
     """Methods that perplexity orders; None: those with exact attention, or all if these are fewer
     than `FEWEST`."""
     is_registered: bool
-    named: Any = None
-    """`among` as the study file names it."""
 
 
 def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[str, Any]]:
@@ -166,7 +165,7 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
         for (one, contrast, number, is_one_run), adjusted in zip(family, corrected, strict=True):
             yield {
                 **fields_of(one, *_PLACE, "metric"),
-                "among": one.named,
+                "among": one.among and [variant_name(*method) for method in one.among],
                 "tau": contrast.value,
                 "ci_low": None if adjusted.low is None else max(-1.0, adjusted.low),
                 "ci_high": None if adjusted.high is None else min(1.0, adjusted.high),
