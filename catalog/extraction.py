@@ -291,16 +291,13 @@ def _family(cell: Row, holdings: Holdings, installed: Container[str]) -> str | N
 def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:
     for short, record in holdings.records.items():
         yield {
+            **dict(record),
             "artifact": short,
-            "kind": record.kind,
-            "name": record.name,
             "folder": holdings.folders[short].relative_to(holdings.artifacts).as_posix(),
             "intact": short not in holdings.damage,
             "damage": holdings.damage.get(short),
             "num_files": len(record.files),
             "bytes": sum(entry.bytes for entry in record.files.values()),
-            "attempts": record.attempts,
-            "seconds": record.seconds,
             "started_at": _utc(record.started_at),
             "created_at": _utc(record.finished_at),
             "environment": environments[short],

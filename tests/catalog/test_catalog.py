@@ -485,3 +485,9 @@ def test_a_file_without_a_column_is_refused(tmp_path):
     pq.write_table(rows.drop_columns(["score"]), file)
     with pytest.raises(DataError, match="with the columns of this file"):
         _read_parquet(file, SAMPLES)
+
+
+def test_a_constant_value_that_ends_like_a_missing_one_is_shown():
+    columns = ["setting", *(f"column_{number}" for number in range(30))]
+    rows = [["a=-", *range(30)], ["a=-", *range(1, 31)]]
+    assert format_rows(columns, rows, "table", width=80).startswith("setting=a=-\n")
