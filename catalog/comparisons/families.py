@@ -63,7 +63,7 @@ def _rows(
 ) -> Iterator[Row]:
     has_seeds = any(one.row["generalises_to"] == SEEDS for one in found)
     main = _corrected(found, missing, looks)
-    here = [replace(one, contrast=one.on_checkpoints) for one in found]
+    here = [replace(one, contrast=one.on_checkpoints) for one in found] if has_seeds else []
     second = _corrected(here, missing, looks) if has_seeds else main
     for one, result, on_checkpoints in zip(found, main, second, strict=True):
         other = on_checkpoints if one.row["generalises_to"] == SEEDS else None
