@@ -37,13 +37,6 @@ from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
-_NUMBERS = (
-    ("", "measured", ("tokens", "flops")),
-    ("predicted_", "predicted", ("tokens", "flops")),
-    ("prompt_tokens_", "prompt_tokens", ("mean", "min", "max")),
-)
-"""Columns that are read from a cell's result, as (prefix of the column name, key in the result,
-keys inside it): column `predicted_tokens` contains `result["predicted"]["tokens"]`."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -268,14 +261,15 @@ def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
 
 def _measured(short: str | None, holdings: Holdings) -> Row:
     result = holdings.result(short)
-    read = result.get("data")
+    kinds = ("measured", "predicted", "prompt_tokens")
+    measured, predicted, prompt = (result.get(kind) or {} for kind in kinds)
     return {
-        **{
-            f"{prefix}{what}": (result.get(kind) or {}).get(what)
-            for prefix, kind, whats in _NUMBERS
-            for what in whats
-        },
-        "data": None if read is None else ", ".join(read),
+        "tokens": measured.get("tokens"),
+        "flops": measured.get("flops"),
+        "predicted_tokens": predicted.get("tokens"),
+        "predicted_flops": predicted.get("flops"),
+        **{f"prompt_tokens_{what}": prompt.get(what) for what in ("mean", "min", "max")},
+        "data": None if (read := result.get("data")) is None else ", ".join(read),
     }
 
 

@@ -36,8 +36,7 @@ _SCHEMA = Schema(
     package="mlflow",
     migrations="store/db_migrations/versions",
     tables=("alembic_version", "experiments"),
-    fills_empty=False,  # MLflow would, but with another artifact folder
-    migrates=False,
+    migrates=False,  # MLflow would create its tables, but with another artifact folder
 )
 REJECTED = "INVALID_PARAMETER_VALUE"
 """MLflow's error code for a text or number that it does not accept."""
