@@ -51,12 +51,7 @@ def answer_apart(
     within = limits(memory)
     if most_bytes is not None:
         within = replace(within, result=min(within.result, most_bytes))
-    request: dict[str, Any] = {
-        "path": str(path),
-        "sql": sql,
-        "seconds": seconds,
-        "most_rows": most_rows,
-    }
+    request: dict[str, Any] = {"query": [str(path), sql, seconds], "most_rows": most_rows}
     with tempfile.TemporaryDirectory(prefix="lce-sql-") as folder:  # deleted even if DuckDB crashes
         request |= {"temporary": folder, "within": asdict(within)}
         process = subprocess.Popen(
@@ -100,13 +95,8 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_DATA, (within.memory, within.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        found = read_blocks(
-            Path(request["path"]),
-            request["sql"],
-            request["seconds"],
-            most_rows=request["most_rows"],
-            within=within,
-        )
+        path, *query = request["query"]
+        found = read_blocks(Path(path), *query, most_rows=request["most_rows"], within=within)
         _send({"columns": next(found)})
         for block in found:
             _send({"rows": [[_packed(value) for value in row] for row in block]})
@@ -144,19 +134,22 @@ def _received(
     return columns, rows, False
 
 
-_READ: dict[str, Callable[[Any], Any]] = {
-    "datetime": datetime.fromisoformat,
-    "date": date.fromisoformat,
-    "time": time.fromisoformat,
-    "timedelta": lambda parts: timedelta(*parts),
-    "Decimal": Decimal,
-    "UUID": UUID,
-    "bytes": bytes.fromhex,
-    "tuple": lambda items: tuple(map(_unpacked, items)),
-    "dict": lambda pairs: {_unpacked(key): _unpacked(value) for key, value in pairs},
-    "str": str,
+_FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "datetime": (datetime.isoformat, datetime.fromisoformat),
+    "date": (date.isoformat, date.fromisoformat),
+    "time": (time.isoformat, time.fromisoformat),
+    "timedelta": (lambda v: [v.days, v.seconds, v.microseconds], lambda parts: timedelta(*parts)),
+    "Decimal": (str, Decimal),
+    "UUID": (str, UUID),
+    "bytes": (bytes.hex, bytes.fromhex),
+    "tuple": (lambda v: [_packed(one) for one in v], lambda items: tuple(map(_unpacked, items))),
+    "dict": (
+        lambda v: [[_packed(key), _packed(item)] for key, item in v.items()],
+        lambda pairs: {_unpacked(key): _unpacked(value) for key, value in pairs},
+    ),
+    "str": (str, str),
 }
-"""Functions that rebuild a value from its JSON form; each key is the name of the value's type."""
+"""Functions that convert a value to its JSON form and back, by the name of the value's type."""
 
 
 def _packed(value: Any) -> Any:
@@ -165,21 +158,9 @@ def _packed(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_packed(item) for item in value]
-    parts: Any
-    if isinstance(value, dict):
-        parts = [[_packed(key), _packed(item)] for key, item in value.items()]
-    elif isinstance(value, tuple):
-        parts = [_packed(item) for item in value]
-    elif isinstance(value, datetime | date | time):
-        parts = value.isoformat()
-    elif isinstance(value, timedelta):
-        parts = [value.days, value.seconds, value.microseconds]
-    elif isinstance(value, bytes | bytearray):
-        parts = bytes(value).hex()
-    else:
-        parts = str(value)
     name = type(value).__name__
-    return {name if name in _READ else "str": parts}
+    name = name if name in _FORMS else "str"
+    return {name: _FORMS[name][0](value)}
 
 
 def _unpacked(value: Any) -> Any:
@@ -188,7 +169,7 @@ def _unpacked(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, parts),) = value.items()
-    return _READ[kind](parts)
+    return _FORMS[kind][1](parts)
 
 
 if __name__ == "__main__":

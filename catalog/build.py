@@ -68,28 +68,22 @@ _PAPER_TABLES = {
 _CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
-def build_catalog(store: Store) -> Path:
-    """Build the catalog of everything in the store, damaged artifacts too, and return its path."""
-    path = catalog_path(store.home)
-    with _only_builder(path):
-        _build(store, path, state_digest(store, _MAKER))
-    return path
+def build_catalog(store: Store, *, only_if_changed: bool = False) -> Path:
+    """Build the catalog of everything in the store, damaged artifacts too, and return its path.
 
-
-def refresh_catalog(store: Store) -> Path:
-    """Build the catalog only if the store or code changed since the last build; return its path."""
+    With `only_if_changed`, build it only if the store or code changed since the last build.
+    """
     path = catalog_path(store.home)
-    with _only_builder(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
         state = state_digest(store, _MAKER)
-        is_of_state = noted(note_beside(path)).get("store") == state
+        is_of_state = only_if_changed and noted(note_beside(path)).get("store") == state
         if not (is_of_state and path.is_file() and is_as_built(path)):
             _build(store, path, state)
     return path
 
 
-def _only_builder(path: Path) -> FileLock:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_name(f".{path.name}.lock"))
+refresh_catalog = functools.partial(build_catalog, only_if_changed=True)
 
 
 def _build(store: Store, path: Path, state: str) -> None:
@@ -135,19 +129,23 @@ def write_tables(
 
     `tables` and `history` map names of tables in the schemas `store` and `history` to their rows.
     """
-    from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
+    from catalog.comparisons import compared_tables  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
     with _attached(path) as connection:
-        filled = {f"store.{name}": table for name, table in tables.items()}
-        for name, table in (history or {}).items():
-            if table.num_rows:
-                filled[f"history.{name}"] = table
-        for name, table in filled.items():
+        _insert(connection, "store", tables)
+        _insert(connection, "history", history or {})
+        _insert(connection, "compared", compared_tables(connection))
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, schema: str, tables: Mapping[str, pa.Table]
+) -> None:
+    for name, table in tables.items():
+        if table.num_rows:
             connection.register("rows_to_insert", table)
-            connection.execute(f"INSERT INTO {name} BY NAME FROM rows_to_insert")
+            connection.execute(f"INSERT INTO {schema}.{name} BY NAME FROM rows_to_insert")
             connection.unregister("rows_to_insert")
-        fill_comparisons(connection)
 
 
 @functools.cache

@@ -8,14 +8,17 @@ and counts as damaged, so that one bad file does not break the catalog.
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from catalog.holdings import Holdings, take_stock
+from catalog.limits import OFFLINE
 from catalog.long_perplexity import long_perplexities
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
@@ -29,30 +32,11 @@ from lce_core.store.cell_tables import (
     TOKEN_NLL_FILE,
 )
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
-from lce_core.store.study_folders import CellColumns, Comparison, amendments
+from lce_core.store.study_folders import amendments
 from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
-_CHOICE = (
-    "choice",
-    "base_model",
-    "method",
-    "method_name",
-    "common_method",
-    "common_value",
-    "seed",
-    "field",
-)
-_SEARCH = ("search", "base_model", "method", "method_name", "frozen", "seed")
-_MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
-_NUMBERS = (
-    ("", "measured", ("tokens", "flops")),
-    ("predicted_", "predicted", ("tokens", "flops")),
-    ("prompt_tokens_", "prompt_tokens", ("mean", "min", "max")),
-)
-"""Columns that are read from a cell's result, as (prefix of the column name, key in the result,
-keys inside it): column `predicted_tokens` contains `result["predicted"]["tokens"]`."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -100,40 +84,35 @@ def extract(store: Store) -> dict[str, pa.Table]:
         short: fingerprint(record.environment)[:ID_DIGITS]
         for short, record in holdings.records.items()
     }
-    tables = {
-        **_cell_contents(plans, holdings),
-        "loss": _table(_loss_rows(plans, holdings)),
-        # Keep this order: the entries above mark unreadable cells as damaged, and the entries below
-        # read these marks.
-        "study": _table(_study_rows(plans)),
-        "plugin": _table(
-            {"study": plan["study"], "profile": None, "profile_summary": None, **plugin}
-            for plan in plans
-            for plugin in plan["plugins"]
+    tables = _cell_contents(plans, holdings)
+    rows: dict[str, Iterable[Row]] = {
+        # Keep this order: the losses mark unreadable training runs as damaged, as the contents of
+        # cells above do, and the entries below read these marks.
+        "loss": _loss_rows(plans, holdings),
+        "study": _study_rows(plans),
+        "plugin": (
+            {**plugin, "study": plan["study"]} for plan in plans for plugin in plan["plugins"]
         ),
-        "expectation": _table(
-            {"study": plan["study"], **_OPTIONAL, **comparison}
+        "expectation": (
+            {**comparison, "study": plan["study"]}
             for plan in plans
             for comparison in plan["expects"]
         ),
-        "cell": _table(_cell_rows(plans, holdings)),
-        "trial": _table(_trial_rows(plans, holdings)),
-        "search": _table(_search_rows(plans, holdings)),
-        "artifact": _table(_artifact_rows(holdings, environments)),
-        "long_perplexity": _table(long_perplexities(plans, holdings)),
-        "edge": _table(
+        "cell": _cell_rows(plans, holdings),
+        "trial": _trial_rows(plans, holdings),
+        "search": _search_rows(plans, holdings),
+        "artifact": _artifact_rows(holdings, environments),
+        "long_perplexity": long_perplexities(plans, holdings),
+        "edge": (
             {"child": short, "parent": parent[:ID_DIGITS], "role": role}
             for short, record in holdings.records.items()
             for role, parent in sorted(record.parents.items())
         ),
-        "environment": _table(_environment_rows(holdings, environments)),
-        "verification": _table(_verification_rows(store)),
+        "environment": _environment_rows(holdings, environments),
+        "verification": _verification_rows(store),
     }
+    tables |= {name: _table(found, f"store.{name}") for name, found in rows.items()}
     return {name: table for name, table in tables.items() if table.num_rows}
-
-
-_OPTIONAL = {"claim": None, "metric": None, "weight": None, "among": None}
-"""Keys of a comparison that a plan leaves out if they are not set."""
 
 
 def history(store: Store) -> dict[str, pa.Table]:
@@ -142,46 +121,25 @@ def history(store: Store) -> dict[str, pa.Table]:
     In `registration`, a version without comparisons has one row in which all columns of the
     comparison are NULL.
     """
+    registered = (
+        {**one, **comparison, "study": study, "version": version, "registered_at": _utc(one["at"])}
+        for study, versions in store.studies.registrations().items()
+        for version, one in enumerate(versions, start=1)
+        for comparison in one["expects"] or [{}]
+    )
     tested = (
-        {"study": study, "tested_at": _utc(look["at"]), "metric": None, **comparison}
+        {**comparison, "study": study, "tested_at": _utc(look["at"])}
         for study, looks in store.studies.latest_looks().items()
         for look in looks
         for comparison in look["comparisons"]
     )
     amended = (
-        {
-            "study": study,
-            "amended_at": _utc(version["at"]),
-            "results_before": version["results_before"],
-            "change": change,
-        }
+        {**version, "study": study, "amended_at": _utc(version["at"]), "change": change}
         for study, versions in store.studies.registrations().items()
         for version, change in amendments(versions)
     )
-    return {
-        "registration": _registrations(store),
-        "look": _table(tested),
-        "amendment": _table(amended),
-    }
-
-
-def _registrations(store: Store) -> pa.Table:
-    return _table(
-        {
-            "study": study,
-            "version": version,
-            "registered_at": _utc(one["at"]),
-            "sha256": one["sha256"],
-            "results_before": one["results_before"],
-            "hypothesis": one["hypothesis"],
-            **_OPTIONAL,
-            "looks": one.get("looks"),
-            **comparison,
-        }
-        for study, versions in store.studies.registrations().items()
-        for version, one in enumerate(versions, start=1)
-        for comparison in one["expects"] or [dict.fromkeys(Comparison.model_fields)]
-    )
+    rows = {"registration": registered, "look": tested, "amendment": amended}
+    return {name: _table(found, f"history.{name}") for name, found in rows.items()}
 
 
 def _cell_contents(plans: list[Row], holdings: Holdings) -> dict[str, pa.Table]:
@@ -204,7 +162,7 @@ def _cell_contents(plans: list[Row], holdings: Holdings) -> dict[str, pa.Table]:
         if bins.num_rows:
             token_nll.append(_with(bins, cell=short))
     return {
-        "score": _table(scores),
+        "score": _table(scores, "store.score"),
         "sample": _joined(samples),
         "token_nll": _joined(token_nll),
     }
@@ -240,13 +198,10 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
         bases = dict.fromkeys(cell["base_model"] for cell in plan["cells"])
         for base in bases:
             yield {
-                "study": plan["study"],
-                "hypothesis": plan["hypothesis"],
-                "target_context": plan["target_context"],
+                **plan,
                 "base_model": base,
                 "trained_context": plan["base_contexts"].get(base),
                 "base_note": plan.get("base_notes", {}).get(base),
-                "looks": plan.get("looks"),
                 "match": plan.get("match", "tokens"),
                 "arguments": shlex.join(plan.get("arguments", [plan["study"]])),
             }
@@ -259,9 +214,9 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
             if cell.get("settled"):
                 continue
             yield {
+                **cell,
                 "study": plan["study"],
                 "position": position,
-                **{axis: cell[axis] for axis in CellColumns.model_fields},
                 **holdings.status(cell, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
@@ -283,8 +238,8 @@ def _trial_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
             found = holdings.result(choice["choice"])
             for number, value in enumerate(choice["values"]):
                 yield {
+                    **choice,
                     "study": plan["study"],
-                    **{axis: choice[axis] for axis in _CHOICE},
                     "value": float(value),
                     "nll": found["nll"][number] if found else None,
                     "chosen": found["trial"] == number if found else None,
@@ -295,32 +250,26 @@ def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     for plan in plans:
         for search in plan.get("searches", ()):
             found = holdings.result(search["search"])
+            parameters = {k: v for k, v in found.get("parameters", {}).items() if v is not None}
             yield {
+                **found,
+                **search,
                 "study": plan["study"],
-                **{axis: search[axis] for axis in _SEARCH},
-                **{name: found.get(name) for name in ("start_loss", "loss", "num_trials")},
-                "parameters": canonical_json(
-                    {
-                        name: value
-                        for name, value in found["parameters"].items()
-                        if value is not None
-                    }
-                )
-                if found
-                else None,
+                "parameters": canonical_json(parameters) if found else None,
             }
 
 
 def _measured(short: str | None, holdings: Holdings) -> Row:
     result = holdings.result(short)
-    read = result.get("data")
+    kinds = ("measured", "predicted", "prompt_tokens")
+    measured, predicted, prompt = (result.get(kind) or {} for kind in kinds)
     return {
-        **{
-            f"{prefix}{what}": (result.get(kind) or {}).get(what)
-            for prefix, kind, whats in _NUMBERS
-            for what in whats
-        },
-        "data": None if read is None else ", ".join(read),
+        "tokens": measured.get("tokens"),
+        "flops": measured.get("flops"),
+        "predicted_tokens": predicted.get("tokens"),
+        "predicted_flops": predicted.get("flops"),
+        **{f"prompt_tokens_{what}": prompt.get(what) for what in ("mean", "min", "max")},
+        "data": None if (read := result.get("data")) is None else ", ".join(read),
     }
 
 
@@ -336,16 +285,13 @@ def _family(cell: Row, holdings: Holdings, installed: Container[str]) -> str | N
 def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:
     for short, record in holdings.records.items():
         yield {
+            **dict(record),
             "artifact": short,
-            "kind": record.kind,
-            "name": record.name,
             "folder": holdings.folders[short].relative_to(holdings.artifacts).as_posix(),
             "intact": short not in holdings.damage,
             "damage": holdings.damage.get(short),
             "num_files": len(record.files),
             "bytes": sum(entry.bytes for entry in record.files.values()),
-            "attempts": record.attempts,
-            "seconds": record.seconds,
             "started_at": _utc(record.started_at),
             "created_at": _utc(record.finished_at),
             "environment": environments[short],
@@ -361,10 +307,10 @@ def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> It
     for digest, environment in sorted(found.items()):
         git = environment.get("git") or {}
         yield {
+            **environment,
             "environment": digest,
             "git_commit": git.get("commit"),
             "git_dirty": git.get("dirty"),
-            **{name: environment.get(name) for name in _MACHINE},
             "accelerators": ", ".join(environment.get("accelerators", [])),
             "libraries": canonical_json(environment.get("libraries", {})),
             "switches": canonical_json(environment.get("switches", {})),
@@ -374,13 +320,11 @@ def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> It
 def _verification_rows(store: Store) -> Iterator[Row]:
     for one in kept(store.home):
         row = {
-            **one.model_dump(exclude={"fingerprint", "metrics"}),
+            **one.model_dump(),
             "verified_at": _utc(one.verified_at),
             "committed_at": _utc(one.committed_at),
         }
-        if not one.metrics:
-            yield {**row, "metric": None, "committed": None, "again": None}
-        yield from ({**row, **metric.model_dump()} for metric in one.metrics)
+        yield from ({**row, **metric} for metric in row["metrics"] or [{}])
 
 
 def _read_parquet(path: Path, schema: pa.Schema, extended: pa.Schema | None = None) -> pa.Table:
@@ -412,13 +356,28 @@ def _with(table: pa.Table, **constants: Any) -> pa.Table:
 def _joined(tables: list[pa.Table]) -> pa.Table:
     # Combine chunks: DuckDB takes twice as long to read thousands of small ones.
     if not tables:
-        return _table(())
+        return pa.table({})
     # Only cells with controls have the columns of their scores.
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
-def _table(rows: Iterable[Row]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows))
+def _table(rows: Iterable[Row], name: str) -> pa.Table:
+    """Return rows as a table with the columns of `name`; ignore other keys, such as a plan's."""
+    found = list(rows)
+    return pa.table({column: [row.get(column) for row in found] for column in _columns()[name]})
+
+
+@cache
+def _columns() -> dict[str, list[str]]:
+    """Return the columns of each table of `sql/schema.sql`, by names such as "store.cell"."""
+    with duckdb.connect(":memory:", config=OFFLINE) as connection:
+        connection.execute((Path(__file__).parent / "sql/schema.sql").read_text(encoding="utf-8"))
+        return dict(
+            connection.execute(
+                "SELECT schema_name || '.' || table_name, list(column_name ORDER BY column_index)"
+                " FROM duckdb_columns() WHERE schema_name IN ('store', 'history') GROUP BY ALL"
+            ).fetchall()
+        )
 
 
 def _utc(moment: str) -> datetime:

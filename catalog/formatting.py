@@ -167,10 +167,10 @@ class _Grid:
     def constants(self, shown: list[int], width: int) -> str:
         """Format constant columns as "name=value", then list the columns that have no values."""
         empty = [self.columns[i] for i in shown if self.cells[0][i] == _NULL]
-        constants = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
-        lines = _folded(
-            "  ".join(text for text in constants if not text.endswith(f"={_NULL}")), width
-        )
+        known = [
+            f"{self.columns[i]}={self.cells[0][i]}" for i in shown if self.cells[0][i] != _NULL
+        ]
+        lines = _folded("  ".join(known), width)
         if empty:
             lines += _folded(f"no value: {', '.join(empty)}", width)
         return "".join(f"{line}\n" for line in lines if line) + "\n" * any(lines)

@@ -141,8 +141,7 @@ def _rows(
     for cell in cells:
         if cell["eval_length"] >= at and len(keys):
             yield {
-                **{axis: cell[axis] for axis in ("base_model", "method", "frozen", "seed")},
-                **{axis: cell[axis] for axis in ("task", "profile", "eval_length")},
+                **cell,
                 **_score(cell, keys, long_losses, holdings),
                 "evaluator_tokens": at,
                 "short_tokens": short["eval_length"] - stride,

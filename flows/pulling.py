@@ -158,8 +158,7 @@ def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> S
     max_attempts = pool.execution.max_attempts
 
     def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
-        unit, slot_json = claim.unit.to_json(), slot.to_json()
-        attempt = partial(compute, pool, tracker, unit, slot_json, claim.shared)
+        attempt = partial(compute, pool, tracker, claim.unit, slot, claim.shared)
 
         def run() -> None:
             try:

@@ -166,8 +166,7 @@ class PrefectTasks:
             task = task_named(kind_named(unit.kind).submitted_as)
             inputs = self._of(unit.needs)
             self._read |= unit.needs
-            arguments = (unit.to_json(), slot.to_json(), claim.shared)
-            future = task.submit(*arguments, return_state=False, wait_for=inputs)
+            future = task.submit(unit, slot, claim.shared, return_state=False, wait_for=inputs)
             future.add_done_callback(settle)
 
         return submit

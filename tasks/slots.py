@@ -4,12 +4,9 @@ Training slots and evaluation slots share the same places (a GPU, or a share of 
 GPUs, for example, are one slot for a training run of eight processes, or eight evaluation slots.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lce_core.execution import Execution
 from lce_core.study.step_kinds import TrainingSpec, kind_named
@@ -23,13 +20,6 @@ class Slot:
     """Indices among all places of this run."""
     gpus: tuple[str, ...] = ()
     """CUDA names; in a Ray cluster mere numbers; () on a CPU."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"places": list(self.places), "gpus": list(self.gpus)}
-
-    @classmethod
-    def from_json(cls, payload: dict[str, Any]) -> Slot:
-        return cls(tuple(payload["places"]), tuple(payload["gpus"]))
 
 
 @dataclass(frozen=True)

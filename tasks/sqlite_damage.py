@@ -38,10 +38,9 @@ class Schema:
     """Folder of the Alembic revisions in the package."""
     tables: tuple[str, ...]
     """Tables that the program needs to start."""
-    fills_empty: bool
-    """True if the program creates its tables in an empty database."""
     migrates: bool
-    """True if the program migrates a database of an older release when it starts."""
+    """True if the program, when it starts, migrates a database of an older release and creates its
+    tables in an empty one."""
 
 
 def sqlite_url(path: Path, dialect: str = "sqlite") -> str:
@@ -94,7 +93,7 @@ def _begins_as_database(path: Path) -> bool:
 
 def _foreign(database: sqlite3.Connection, schema: Schema) -> str | None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-    if not tables and schema.fills_empty:
+    if not tables and schema.migrates:
         return None
     if missing := [name for name in schema.tables if name not in tables]:
         return f"no database of {schema.program} (without the table {missing[0]})"

@@ -8,11 +8,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.logging import get_run_logger
 
+from lce_core.study.units import Unit
 from tasks import projections, units
 from tasks.progress_tracker import ProgressTracker
+from tasks.slots import Slot
 from tasks.workers import Pool
 
-UnitTask = Task[[dict[str, Any], dict[str, Any], bool], dict[str, Any]]
+UnitTask = Task[[Unit, Slot, bool], dict[str, Any]]
 
 
 def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
@@ -21,9 +23,9 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     Prefect's cache is off: the store already keeps each result under a fingerprint.
     """
 
-    def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:
+    def compute(unit: Unit, slot: Slot, shared: bool) -> dict[str, Any]:
         logger = get_run_logger()
-        logger.info("computing %s: %s", name, _counted(len(unit["steps"]), "step"))
+        logger.info("computing %s: %s", name, _counted(len(unit.steps), "step"))
         result = units.compute(pool, tracker, unit, slot, shared)
         existing = _counted(result["existing"], "result")
         logger.info("%s computed; %s existed", _counted(result["computed"], "step"), existing)
@@ -31,7 +33,7 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
 
     return task(
         name=name,
-        task_run_name="{unit[name]}",
+        task_run_name="{unit.name}",
         cache_policy=NO_CACHE,
         persist_result=False,
         refresh_cache=False,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.store.artifacts import Store
 from lce_core.store.failures import RETRIED
-from lce_core.store.steps import Step
+from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 from tasks.slots import Slot
 from tasks.workers import Pool
@@ -26,23 +26,22 @@ Result = TypeVar("Result")
 def compute(
     pool: Pool,
     tracker: ProgressTracker,
-    unit: dict[str, Any],
-    slot: dict[str, Any],
+    unit: Unit,
+    slot: Slot,
     shared: bool = False,
 ) -> dict[str, Any]:
-    """Compute the steps of a unit on a slot that was claimed from `pool`; both are JSON.
+    """Compute the steps of a unit on a slot that was claimed from `pool`.
 
     A unit that `assists` only computes parts of another worker's step, which shows the progress and
     records failures. With `shared`, other processes compute steps of the unit as well. The result
     has numbers of steps computed here ("computed") and found ("existing"), and fingerprints of
     steps that other processes are computing ("held").
     """
-    name, assists = unit["name"], unit["assists"]
-    steps = [Step(**payload) for payload in unit["steps"]]
+    name, assists = unit.name, unit.assists
     try:
         ended = pool.run(
-            Slot.from_json(slot),
-            steps,
+            slot,
+            unit.steps,
             lambda event: None if assists else tracker.publish(name, event),
             shared=shared,
             assists=assists,
@@ -50,7 +49,7 @@ def compute(
     except WorkerLostError as error:
         # A dead worker cannot report its error: record the failure for the step that was running.
         # Most often the kernel's OOM killer ended the worker.
-        for step in steps:
+        for step in unit.steps:
             if step.fingerprint == error.fingerprint and not assists:
                 execution = pool.execution.model_dump(mode="json")
                 Store(pool.execution.home).failures.add(step, error, execution)

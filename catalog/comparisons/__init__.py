@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from catalog.comparisons.families import paired_differences
 from catalog.comparisons.lengths import effective_lengths
@@ -28,14 +29,12 @@ from catalog.comparisons.pairs import (
     Prediction,
 )
 from catalog.comparisons.positions import position_differences, retrieval_by_depth
-from catalog.comparisons.samples import read_cells
+from catalog.comparisons.samples import Method, read_cells
 from catalog.comparisons.seeds import seed_means
 
 
-def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
-    """Compute all comparisons from the store's tables and insert them into schema `compared`."""
-    import pyarrow as pa
-
+def compared_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, pa.Table]:
+    """Compute all tables of schema `compared`, by name, from the store's tables."""
     cells = read_cells(connection)
     default = [cell for cell in cells if cell.is_default]
     pairs = list(paired_differences(cells, _predicted(connection), _looks(connection)))
@@ -50,11 +49,7 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
         "nll_difference": position_differences(connection),
         "retrieval_by_depth": retrieval_by_depth(connection),
     }
-    for name, found in tables.items():
-        if rows := list(found):
-            connection.register("rows_to_insert", pa.Table.from_pylist(rows))
-            connection.execute(f"INSERT INTO compared.{name} BY NAME FROM rows_to_insert")
-            connection.unregister("rows_to_insert")
+    return {name: pa.Table.from_pylist(list(rows)) for name, rows in tables.items()}
 
 
 def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
@@ -76,12 +71,9 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
             family = SHORT_CONTEXT if is_default else PRIMARY
         one = found.setdefault(key, Prediction(family, rank or 0, number or 0, weight))
         if margin is not None:
-            stated = (((method, frozen), expected, margin),)
-            found[key] = (
-                replace(one, margins=one.margins + stated)
-                if is_registered
-                else replace(one, amended=one.amended + stated)
-            )
+            place = "margins" if is_registered else "amended"
+            stated = (*getattr(one, place), ((method, frozen), expected, margin))
+            found[key] = replace(one, **dict[str, Any]({place: stated}))
     return found
 
 
@@ -94,18 +86,13 @@ def _predicts(connection: duckdb.DuckDBPyConnection) -> list[Predicts]:
         "SELECT DISTINCT variant_name(method, frozen), method, frozen FROM store.cell"
     ).fetchall()
     of_name = {name: (method, frozen) for name, method, frozen in variants}
+
+    def methods(names: list[str] | None) -> tuple[Method, ...] | None:
+        return None if names is None else tuple(of_name.get(one, (one, True)) for one in names)
+
     return [
-        Predicts(
-            study,
-            base_model,
-            benchmark,
-            eval_length,
-            metric,
-            among and tuple(of_name.get(name, (name, True)) for name in among),
-            is_registered,
-            among,
-        )
-        for study, base_model, benchmark, eval_length, metric, among, is_registered in rows
+        Predicts(study, base_model, benchmark, length, metric, methods(among), is_registered)
+        for study, base_model, benchmark, length, metric, among, is_registered in rows
     ]
 
 
@@ -113,18 +100,16 @@ def _looks(connection: duckdb.DuckDBPyConnection) -> dict[str, Looks]:
     """Return the looks of each study with `looks`, and the comparisons that they settled."""
     studies = connection.execute("SELECT DISTINCT study, looks FROM store.study").fetchall()
     found = {study: Looks(tuple(looks), {}) for study, looks in studies if looks}
-    settled: dict[str, dict[Any, list[int | None]]] = {study: {} for study in found}
+    settled: dict[Any, list[int | None]] = {}
     for study, *place, method, frozen, other_method, other_frozen, num_seeds in connection.execute(
         "SELECT study, base_model, benchmark, eval_length, metric, method, frozen, other_method,"
         " other_frozen, settled_seeds FROM expectations"
     ).fetchall():
         key = (study, *place, frozenset([(method, frozen), (other_method, other_frozen)]))
-        settled.setdefault(study, {}).setdefault(key, []).append(num_seeds)
-    for study, looks in found.items():
+        settled.setdefault(key, []).append(num_seeds)
+    for key, numbers in settled.items():
+        seeds = [one for one in numbers if one is not None]
         # A pair with several expectations is settled when all of them are.
-        looks.settled.update(
-            (key, max(one for one in numbers if one is not None))
-            for key, numbers in settled[study].items()
-            if None not in numbers
-        )
+        if key[0] in found and len(seeds) == len(numbers):
+            found[key[0]].settled[key] = max(seeds)
     return found

@@ -64,16 +64,15 @@ def _rows(
     has_seeds = any(one.row["generalises_to"] == SEEDS for one in found)
     main = _corrected(found, missing, looks)
     here = [replace(one, contrast=one.on_checkpoints) for one in found] if has_seeds else []
-    second = _corrected(here, missing, looks) if here else [None] * len(found)
-    for one, result, checkpoints in zip(found, main, second, strict=True):
-        row = _row(one, result, looks)
-        is_known = checkpoints is not None and row["generalises_to"] == SEEDS
-        other = _intervals(one, checkpoints if is_known else None)
+    second = _corrected(here, missing, looks) if has_seeds else main
+    for one, result, on_checkpoints in zip(found, main, second, strict=True):
+        other = on_checkpoints if one.row["generalises_to"] == SEEDS else None
+        low, high = _intervals(one, other)
         yield {
-            **row,
-            "checkpoints_p": checkpoints.p_value if is_known and checkpoints else None,
-            "checkpoints_low": other[0],
-            "checkpoints_high": other[1],
+            **_row(one, result, looks),
+            "checkpoints_p": other and other.p_value,
+            "checkpoints_low": low,
+            "checkpoints_high": high,
         }
 
 
@@ -238,10 +237,8 @@ def _margin(
     where = ("study", "base_model", "benchmark", "profile", "eval_length", "metric")
     return {
         **{key: one.row[key] for key in where},
-        "method": method[0],
-        "frozen": method[1],
-        "other_method": other[0],
-        "other_frozen": other[1],
+        **dict(zip(("method", "frozen"), method, strict=True)),
+        **dict(zip(("other_method", "other_frozen"), other, strict=True)),
         "expected": expected,
         "margin": margin,
         "outcome": _margin_outcome(one, result, method, expected, margin),

@@ -13,6 +13,7 @@ Modarressi et al. 2025 (arXiv:2502.05167, section 4).
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
     Methods with fewer than two done lengths have no row.
     """
-    for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
+    for group in grouped(cells, attrgetter(*_AXES)):
         kept = _kept([cell for cell in group if cell.method == BASE])
         for own in grouped(group, lambda c: c.method):
             own.sort(key=lambda c: c.eval_length)
@@ -111,9 +112,7 @@ def _row(
     )
     value = threshold.value if isinstance(threshold, Threshold) else threshold
     return {
-        **fields_of(first, *_AXES, "exact_attention", "unit", "higher_is_better"),
-        "method": first.method[0],
-        "frozen": first.method[1],
+        **fields_of(first, "method", *_AXES, "exact_attention", "unit", "higher_is_better"),
         "tokens": found.tokens,
         "ci_low": found.low,
         "ci_high": found.high,

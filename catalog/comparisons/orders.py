@@ -30,6 +30,7 @@ from lce_core.statistics.rank_agreement import (
     rank_agreement,
 )
 from lce_core.statistics.sign_flips import Differences
+from lce_core.study.variants import variant_name
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
@@ -50,8 +51,10 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         yield from rows
 
 
-_FIGURES = """
-    SELECT study, base_model, paper, place, benchmark, task, eval_length, method, frozen,
+_COLUMN = ("study", "base_model", "paper", "place", "benchmark", "task", "eval_length")
+"""What names a column of a printed table; the first four name the table."""
+_FIGURES = f"""
+    SELECT {", ".join(_COLUMN)}, method, frozen,
         best_first(value, higher_is_better), best_first(paper_value, higher_is_better)
     FROM paper_comparison
     WHERE rank IS NOT NULL
@@ -64,27 +67,20 @@ def paper_agreements(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str
     A table with several columns is compared by the mean rank of each method over its columns.
     """
     tables: dict[Any, dict[Any, list[tuple[Method, float, float]]]] = {}
-    for *place, benchmark, task, length, method, frozen, ours, printed in connection.execute(
-        _FIGURES
-    ).fetchall():
-        columns = tables.setdefault(tuple(place), {})
-        figure = (method, frozen), ours, printed
-        columns.setdefault((benchmark, task, length), []).append(figure)
+    for *place, method, frozen, ours, printed in connection.execute(_FIGURES).fetchall():
+        columns = tables.setdefault(tuple(place[:4]), {})
+        columns.setdefault(tuple(place[4:]), []).append(((method, frozen), ours, printed))
     for place, columns in tables.items():
         columns = {column: own for column, own in columns.items() if len(own) >= FEWEST}
         points = {column: [figure[1:] for figure in own] for column, own in columns.items()}
         if len(columns) > 1:
             points[None, None, None] = _mean_ranks([*columns.values()])
-        for (benchmark, task, length), own in points.items():
+        for column, own in points.items():
             if len(own) >= FEWEST:
                 ours, printed = np.array(own, dtype=np.float64).T
-                names = ("study", "base_model", "paper", "place")
                 yield {
-                    **dict(zip(names, place, strict=True)),
-                    "benchmark": benchmark,
-                    "task": task,
-                    "eval_length": length,
-                    "num_columns": 1 if benchmark else len(columns),
+                    **dict(zip(_COLUMN, (*place, *column), strict=True)),
+                    "num_columns": 1 if column[0] else len(columns),
                     **_agreement(rank_agreement(ours, printed)),
                 }
 
@@ -142,8 +138,6 @@ class Predicts:
     """Methods that perplexity orders; None: those with exact attention, or all if these are fewer
     than `FEWEST`."""
     is_registered: bool
-    named: Any = None
-    """`among` as the study file names it."""
 
 
 def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[str, Any]]:
@@ -166,7 +160,7 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
         for (one, contrast, number, is_one_run), adjusted in zip(family, corrected, strict=True):
             yield {
                 **fields_of(one, *_PLACE, "metric"),
-                "among": one.named,
+                "among": one.among and [variant_name(*method) for method in one.among],
                 "tau": contrast.value,
                 "ci_low": None if adjusted.low is None else max(-1.0, adjusted.low),
                 "ci_high": None if adjusted.high is None else min(1.0, adjusted.high),
@@ -291,12 +285,7 @@ def _tested(found: RankAgreement) -> dict[str, Any]:
 
 
 def _agreement(found: RankAgreement) -> dict[str, Any]:
-    return {
-        "num_methods": found.num_methods,
-        "spearman": found.spearman.value,
-        "spearman_low": found.spearman.low,
-        "spearman_high": found.spearman.high,
-        "kendall": found.kendall.value,
-        "kendall_low": found.kendall.low,
-        "kendall_high": found.kendall.high,
-    }
+    row: dict[str, Any] = {"num_methods": found.num_methods}
+    for name, one in (("spearman", found.spearman), ("kendall", found.kendall)):
+        row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    return row

@@ -40,13 +40,12 @@ _SHARED = (
     *("study", "base_model", "benchmark", "profile", "eval_length", "metric", "is_default"),
     *("unit", "higher_is_better"),
 )
+_OWN = ("method", "exact_attention")
 Row = dict[str, Any]
 Pair = tuple[Method, Method]
 Key = tuple[str, str, str, int, str | None, frozenset[Method]]
 """Study, base model, benchmark, length in tokens, metric (None: the default one) and the two
 methods of a comparison."""
-
-
 Margin = tuple[Method, str, float]
 """The method that is compared with the other one, the relation ("not worse" or "equal") and the
 margin."""
@@ -225,12 +224,8 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
     num_runs = len(set(zip(known.runs[one], known.runs[other], strict=True)))
     row = {
         **same,
-        "method": cell.method[0],
-        "frozen": cell.method[1],
-        "exact_attention": cell.exact_attention,
-        "other_method": against.method[0],
-        "other_frozen": against.method[1],
-        "other_exact_attention": against.exact_attention,
+        **fields_of(cell, *_OWN),
+        **{f"other_{name}": value for name, value in fields_of(against, *_OWN).items()},
         "value": value,
         "other_value": other_value,
         "difference": value - other_value if contrast.value else 0.0,

@@ -58,13 +58,8 @@ def position_differences(connection: duckdb.DuckDBPyConnection) -> Iterator[dict
         trained[text] = context
     for text, by_method in texts.items():
         found = bands(trained[text], text[-1])
-        for (method, frozen), difference in differences(by_method, found):
-            yield {
-                **dict(zip(_TEXT, text, strict=True)),
-                "method": method,
-                "frozen": frozen,
-                **difference,
-            }
+        for (method, frozen), row in differences(by_method, found):
+            yield dict(zip(_TEXT, text, strict=True)) | {"method": method, "frozen": frozen} | row
 
 
 def bands(trained: int | None, length: int) -> list[Band]:

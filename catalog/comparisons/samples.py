@@ -145,7 +145,11 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
 
 
 def fields_of(one: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
+    """Return fields as columns of a row; `method` gives the columns method and frozen."""
+    columns = {name: getattr(one, name) for name in names}
+    if "method" in columns:
+        columns["method"], columns["frozen"] = columns["method"]
+    return columns
 
 
 def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:

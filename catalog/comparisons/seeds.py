@@ -42,9 +42,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             low, high = None, None
         least, most = UNIT_RANGES.get(first.unit or "", (-math.inf, math.inf))
         yield {
-            **fields_of(first, *_AXES, "metric", "unit", "higher_is_better"),
-            "method": first.method[0],
-            "frozen": first.method[1],
+            **fields_of(first, "method", *_AXES, "metric", "unit", "higher_is_better"),
             "value": found.value,
             "ci_low": None if low is None else max(low, least),
             "ci_high": None if high is None else min(high, most),

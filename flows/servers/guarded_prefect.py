@@ -25,7 +25,6 @@ _SCHEMA = Schema(
     package="prefect",
     migrations="server/database/_migrations/versions/sqlite",
     tables=("alembic_version",),  # Prefect's first table: its server may still be starting
-    fills_empty=True,
     migrates=True,
 )
 

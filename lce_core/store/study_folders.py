@@ -68,9 +68,7 @@ class Tested(_Document):
     margin: float | None
 
 
-class Comparison(Tested):
-    """A comparison of a plan."""
-
+class _Comparison(Tested):
     text: str
     entry: int | None
 
@@ -83,9 +81,7 @@ class _Outcome(Tested):
     p_adjusted: float
 
 
-class CellColumns(_Document):
-    """Keys of a plan's cell that are columns of the catalog."""
-
+class _Cell(_Document):
     base_model: str
     method: str
     method_name: str
@@ -93,23 +89,20 @@ class CellColumns(_Document):
     kind: str
     task: str
     cell: str | None
+    folder: str | None
     checkpoint: str | None
+    choice: str | None
+    unavailable: str | None
     profile: str | None
     frozen: bool
     exact_attention: bool
+    waits_for_data: bool
     seed: int
     eval_length: int
     target_context: int
     train_length: int | None
     train_tokens: int | None
     train_flops: float | None
-
-
-class _Cell(CellColumns):
-    folder: str | None
-    choice: str | None
-    unavailable: str | None
-    waits_for_data: bool
     learning_rate: float | None
     blocked_by: list[str]
 
@@ -123,7 +116,7 @@ class _Training(_Document):
 class _Plan(_Document):
     study: str
     hypothesis: str | None
-    expects: list[Comparison]
+    expects: list[_Comparison]
     target_context: int
     base_contexts: dict[str, int | None]
     cells: list[_Cell]
@@ -141,7 +134,7 @@ class _Registration(_Document):
     sha256: str
     results_before: int
     hypothesis: str | None
-    expects: list[Comparison]
+    expects: list[_Comparison]
 
 
 class _Look(_Document):

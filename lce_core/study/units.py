@@ -47,7 +47,6 @@ class Unit:
         return all(kind_named(self.kind).is_divisible(step) for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON that is small enough for a parameter of a Prefect task."""
         steps = [step.to_json() for step in self.steps]
         return {"name": self.name, "kind": self.kind, "steps": steps, "assists": self.assists}
 

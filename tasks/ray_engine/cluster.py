@@ -59,10 +59,8 @@ def connected(engine: str) -> Any:
 
 
 def machines_for(execution: Execution) -> Machines:
-    return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)
-
-
-def nodes_of(execution: Execution) -> Machines:
+    if execution.engine == LOCAL:
+        return this_machine(execution)
     ray = connected(execution.engine)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     kinds = {name for node in nodes for name in node if name.startswith("accelerator_type:")}
@@ -80,7 +78,7 @@ def slots(execution: Execution, head: Head) -> Iterator[Slots]:
 
     Ray chooses a slot's node and GPUs, so the numbers in `Slot.gpus` name no devices.
     """
-    nodes = nodes_of(execution)
+    nodes = machines_for(execution)
     try:
         counts = slot_counts(execution, nodes.gpus)
         yield Slots(counts, [str(number) for number in range(nodes.num_gpus)])

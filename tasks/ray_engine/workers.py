@@ -32,7 +32,7 @@ class RayWorker(Worker):
             # Never restart a lost actor, because its events are lost as well. The unit is retried
             # on a new actor.
             .options(**needs, max_restarts=0, max_concurrency=4, runtime_env=cluster.environment())
-            .remote(slot.to_json(), execution.model_dump_json(), needs["num_gpus"])
+            .remote(slot, execution.model_dump_json(), needs["num_gpus"])
         )
         self._where = ""
         """Log and host of the worker; "" until Ray has started the actor."""
@@ -114,7 +114,7 @@ class WorkerHost:
     Ray chooses the slot's GPUs and lists them in CUDA_VISIBLE_DEVICES.
     """
 
-    def __init__(self, slot: dict[str, Any], execution: str, num_gpus: int) -> None:
+    def __init__(self, slot: Slot, execution: str, num_gpus: int) -> None:
         settings = Execution.model_validate_json(execution)
         if not (settings.home / "artifacts").is_dir():  # every run creates it at its start
             raise StoreError(
@@ -126,8 +126,7 @@ class WorkerHost:
         self._leases = contextlib.ExitStack()
         # Ray separates only its own actors. Leases keep other runs on this host off the GPUs.
         gpus = self._leases.enter_context(leased_gpus(num_gpus, num_gpus)) if num_gpus else []
-        local = Slot(Slot.from_json(slot).places, tuple(gpus))
-        self._worker = WorkerProcess(local, settings)
+        self._worker = WorkerProcess(Slot(slot.places, tuple(gpus)), settings)
 
     def whereabouts(self) -> str:
         return f"{self._worker.log} of {socket.gethostname()}"

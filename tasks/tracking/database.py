@@ -36,8 +36,7 @@ _SCHEMA = Schema(
     package="mlflow",
     migrations="store/db_migrations/versions",
     tables=("alembic_version", "experiments"),
-    fills_empty=False,  # MLflow would, but with another artifact folder
-    migrates=False,
+    migrates=False,  # MLflow would create its tables, but with another artifact folder
 )
 REJECTED = "INVALID_PARAMETER_VALUE"
 """MLflow's error code for a text or number that it does not accept."""
@@ -126,13 +125,13 @@ def initialise(home: Path) -> None:
 
     A killed process leaves no incomplete database, because a complete one is renamed.
     """
-    with exclusive(home):
-        _create_database(home)
+    with opened(home):
+        pass
 
 
 @contextlib.contextmanager
 def opened(home: Path) -> Iterator[MlflowClient]:
-    with exclusive(home), _without_user_settings():
+    with exclusive(home), _environment(QUIET, hides_users=True):
         _create_database(home)
         from mlflow import MlflowClient
 
@@ -171,11 +170,9 @@ def _create_database(home: Path) -> None:
     shutil.rmtree(artifact_root(home), ignore_errors=True)  # files of runs that no longer exist
     note(home).unlink(missing_ok=True)
     note_path(home).unlink(missing_ok=True)
-    with _without_user_settings():
-        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-        store = SqlAlchemyStore(sqlite_url(aside), artifact_root(home).as_uri())
-        store.engine.dispose()
+    SqlAlchemyStore(sqlite_url(aside), artifact_root(home).as_uri()).engine.dispose()
     aside.replace(final)
 
 
@@ -187,20 +184,27 @@ def exclusive(home: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_user_settings() -> Iterator[None]:
-    """Hide the user's MLFLOW_* variables, which could select another server or run."""
-    hidden = _pop_from_environment()
-    os.environ.update(QUIET)
+def _environment(settings: Mapping[str, str], *, hides_users: bool) -> Iterator[None]:
+    """Set variables for the block. With `hides_users`, hide all MLFLOW_* variables of the user.
+
+    These could select another server or run. Without it, the user's variables take precedence.
+    """
+
+    def taken() -> dict[str, str]:
+        names = [
+            key
+            for key in os.environ
+            if key in settings or (hides_users and key.startswith("MLFLOW_"))
+        ]
+        return {key: os.environ.pop(key) for key in names}
+
+    before = taken()
+    os.environ.update(settings if hides_users else {**settings, **before})
     try:
         yield
     finally:
-        _pop_from_environment()
-        os.environ.update(hidden)
-
-
-def _pop_from_environment() -> dict[str, str]:
-    names = [key for key in os.environ if key.startswith("MLFLOW_") or key in QUIET]
-    return {key: os.environ.pop(key) for key in names}
+        taken()
+        os.environ.update(before)
 
 
 @dataclass(frozen=True)
@@ -259,7 +263,8 @@ class TeamServer:
     @contextlib.contextmanager
     def opened(self) -> Iterator[MlflowClient]:
         """Yield a client; no other process of this store writes at the same time."""
-        with exclusive(self.home), _patient():
+        settings = {**QUIET, **_PATIENCE}
+        with exclusive(self.home), _environment(settings, hides_users=False):
             from mlflow import MlflowClient
             from mlflow.exceptions import MlflowException
 
@@ -302,16 +307,3 @@ Destination = OwnDatabase | TeamServer
 
 def destination(home: Path, server: str | None) -> Destination:
     return OwnDatabase(home) if server is None else TeamServer(home, server)
-
-
-@contextlib.contextmanager
-def _patient() -> Iterator[None]:
-    added: Mapping[str, str] = {
-        key: text for key, text in {**QUIET, **_PATIENCE}.items() if key not in os.environ
-    }
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for key in added:
-            os.environ.pop(key, None)

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.build import build_catalog
-from catalog.extraction import _read_parquet
+from catalog.extraction import _read_parquet, _table
 from catalog.formatting import format_rows
 from catalog.limits import limits
 from catalog.queries import open_catalog, read_blocks, run_query
@@ -485,3 +485,17 @@ def test_a_file_without_a_column_is_refused(tmp_path):
     pq.write_table(rows.drop_columns(["score"]), file)
     with pytest.raises(DataError, match="with the columns of this file"):
         _read_parquet(file, SAMPLES)
+
+
+def test_a_constant_value_that_ends_like_a_missing_one_is_shown():
+    columns = ["setting", *(f"column_{number}" for number in range(30))]
+    rows = [["a=-", *range(30)], ["a=-", *range(1, 31)]]
+    assert format_rows(columns, rows, "table", width=80).startswith("setting=a=-\n")
+
+
+def test_rows_have_the_columns_of_their_table_whatever_the_first_of_them_has():
+    rows = [{"study": "a", "of_a_later_release": 1}, {"study": "b", "claim": "c"}]
+    table = _table(rows, "store.expectation")
+    assert table["claim"].to_pylist() == [None, "c"]
+    assert "of_a_later_release" not in table.column_names
+    assert table.column_names[0] == "study"

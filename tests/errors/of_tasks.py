@@ -28,9 +28,7 @@ def _(place: Place) -> None:
     cluster.Head().require(f"127.0.0.1:{unused_port()}", bool)
 
 
-provokes(StoreError)(
-    lambda place: WorkerHost(Slot((0,)).to_json(), execution(place).model_dump_json(), 0)
-)
+provokes(StoreError)(lambda place: WorkerHost(Slot((0,)), execution(place).model_dump_json(), 0))
 provokes(SpecError, "toy")(lambda place: project(Store(place.folder), "toy"))
 
 
