@@ -7,13 +7,11 @@ In fp32, texts with a common prefix share its keys and values if that saves more
 as prompts do in `lce_core.evaluation.decoding`. In half precision, each text is processed alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from transformers import DynamicCache
 
 from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import finite_logits
@@ -28,12 +26,8 @@ from lce_core.evaluation.passes import (
     same_frequencies,
     sharing_order,
 )
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
-
-    from lce_core.extension.extended_model import ExtendedModel
 
 
 @torch.no_grad()

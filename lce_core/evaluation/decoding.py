@@ -11,17 +11,15 @@ prompts with a common prefix share its keys and values if that saves more work t
 attention schemes one after the other on one cache, which is cut back to the common prefix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache
 
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.errors import NonFiniteError, SpecError
@@ -38,12 +36,8 @@ from lce_core.evaluation.passes import (
     same_frequencies,
     sharing_order,
 )
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
-
-    from lce_core.extension.extended_model import ExtendedModel
 
 Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 """Processes one more token of each unfinished text and returns its hidden states. Gets the

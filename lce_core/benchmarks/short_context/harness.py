@@ -7,7 +7,8 @@ attention or with inserted tokens support neither, so `ExtendedLM` runs the mode
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.tasks import TaskManager
 
 from lce_core.benchmarks import CellRequest, Prompt, TokenIds, encode, spread, text_answers
-from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split
+from lce_core.benchmarks.short_context.data import TASKS, Folders, ShortTask, read_split
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.continuations import continuation_log_likelihoods, distinct_inputs
 
@@ -65,7 +66,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
         subject = None if member == name else manager.task_index[member].cfg["dataset_name"]
         changes = {
             "task": member,
-            "custom_dataset": _reader(name, folders, subject, rows),
+            "custom_dataset": partial(_read, task, folders, subject, rows),
             "num_fewshot": task.shots,
         }
         if not task.shots:
@@ -89,17 +90,12 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
     return loaded
 
 
-def _reader(
-    name: str, folders: Folders, subject: str | None, found: Counter[str]
-) -> Callable[..., dict[str, Dataset]]:
-    task = TASKS[name]
-
-    def read(**_: Any) -> dict[str, Dataset]:
-        rows = {split: read_split(task, split, folders, subject) for split in task.splits}
-        found.update({split: len(rows[split]) for split in rows})
-        return {split: Dataset.from_list(rows[split]) for split in rows}
-
-    return read
+def _read(
+    task: ShortTask, folders: Folders, subject: str | None, found: Counter[str], **_: Any
+) -> dict[str, Dataset]:
+    rows = {split: read_split(task, split, folders, subject) for split in task.splits}
+    found.update({split: len(rows[split]) for split in rows})
+    return {split: Dataset.from_list(rows[split]) for split in rows}
 
 
 def _places(tasks: Mapping[str, Any], num_samples: int) -> dict[str, list[int]]:
