@@ -31,18 +31,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
+from lce_core.data import tokenised
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.shards import listings, token_pool
-from lce_core.data.tokenised import (
-    MANIFEST,
-    TokenArray,
-    TokenPool,
-    file_digests,
-    read_manifest,
-    require_size,
-    separator_of,
-    token_dtype,
-)
+from lce_core.data.tokenised import MANIFEST, TokenArray, TokenPool
 from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 from lce_core.progress import Report
@@ -78,7 +70,7 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        manifest = read_manifest(folder)
+        manifest = tokenised.read_manifest(folder)
         shape = (manifest["num_rows"], manifest["row_length"])
         tokens = _map(folder / "rows.bin", np.dtype(manifest["dtype"]), shape)
         weights = None
@@ -163,7 +155,7 @@ def pack_rows(
             upsampling=upsampling,
             seed=seed,
         )
-        padding = separator_of(tokenizer) or 0
+        padding = tokenised.separator_of(tokenizer) or 0
         facts: dict[str, Any] = {"domains": draw.statistics}
         if packing == "best_fit":
             order = fit_pieces(draw, row_length, num_rows)
@@ -180,19 +172,19 @@ def pack_rows(
             is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
         pq.write_table(pa.table(order), out / "order.parquet")
         names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
-        files = _write_rows(rows, num_rows, names, token_dtype(vocabulary), out, report)
+        files = _write_rows(rows, num_rows, names, tokenised.token_dtype(vocabulary), out, report)
     manifest: dict[str, Any] = {
         "row_length": row_length,
         "num_rows": num_rows,
         "tokens": num_rows * row_length,
-        "dtype": token_dtype(vocabulary).name,
+        "dtype": tokenised.token_dtype(vocabulary).name,
         "weighted": "weights.bin" in files,
         "seed": seed,
         "upsampling": upsampling.model_dump(mode="json", exclude_none=True),
-        "separator": separator_of(tokenizer),
+        "separator": tokenised.separator_of(tokenizer),
         "drawn_documents": len(draw.documents),
         **facts,
-        "sha256": files | file_digests(out, *listings(out)),
+        "sha256": files | tokenised.file_digests(out, *listings(out)),
     }
     if pool.num_copies:
         manifest["left_out_copies"] = pool.num_copies
@@ -339,5 +331,5 @@ def _write_rows(
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:
-    require_size(file, shape[0] * shape[1] * dtype.itemsize)
+    tokenised.require_size(file, shape[0] * shape[1] * dtype.itemsize)
     return np.memmap(file, dtype=dtype, mode="r", shape=shape)

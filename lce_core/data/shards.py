@@ -36,22 +36,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Block, Corpus, Document, Place, Split, StreamedCorpus
-from lce_core.data.tokenised import (
-    LISTING,
-    MANIFEST,
-    SCRATCH,
-    TokenArray,
-    TokenPool,
-    damaged,
-    encoded,
-    file_digests,
-    hash_key,
-    read_manifest,
-    require_size,
-    separator_of,
-    token_dtype,
-    tokenise,
-)
+from lce_core.data import tokenised
+from lce_core.data.tokenised import LISTING, MANIFEST, TokenArray, TokenPool, hash_key
 from lce_core.errors import DataError, StoreError
 from lce_core.progress import Report
 from lce_core.store.odd_files import read_mapping, remove
@@ -98,7 +84,7 @@ def write_shards(
 
     `progress` is the folder of the complete segments, from which an interrupted run continues.
     """
-    dtype = token_dtype(len(tokenizer))
+    dtype = tokenised.token_dtype(len(tokenizer))
     progress.mkdir(parents=True, exist_ok=True)
     sealed = sealed_segments(progress, dtype)
     place = Place(**sealed[-1]["end"]) if sealed else Place()
@@ -151,10 +137,12 @@ def _tokenised(
 
     def encode(block: Block) -> TokenBlock:
         documents = block.documents
-        ids, lengths, domains = encoded(own.tokenizer, documents, corpus.domains(), vocabulary)
+        ids, lengths, domains = tokenised.encoded(
+            own.tokenizer, documents, corpus.domains(), vocabulary
+        )
         names = [document.name for document in documents]
         return TokenBlock(
-            ids.astype(token_dtype(len(tokenizer))),
+            ids.astype(tokenised.token_dtype(len(tokenizer))),
             lengths,
             domains,
             np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
@@ -193,7 +181,7 @@ def _publish(
             except OSError:
                 shutil.copyfile(old, new)
         digests |= {f"{segment_name(number)}/{name}": sha for name, sha in facts["sha256"].items()}
-    dtype = token_dtype(len(tokenizer))
+    dtype = tokenised.token_dtype(len(tokenizer))
     sizes = [
         sum(facts["bytes"].get(str(domain), 0) for facts in sealed) // dtype.itemsize
         for domain in range(len(corpus.domains()))
@@ -201,7 +189,7 @@ def _publish(
     manifest = {
         "dtype": dtype.name,
         "vocabulary": len(tokenizer),
-        "separator": separator_of(tokenizer),
+        "separator": tokenised.separator_of(tokenizer),
         "documents": sum(facts["documents"] for facts in sealed),
         "tokens": sum(facts["tokens"] for facts in sealed),
         "domains": [
@@ -247,7 +235,7 @@ def seal(
         "documents": len(names),
         "tokens": int(lengths.sum()),
         "bytes": sizes,
-        "sha256": file_digests(aside, *(f"{domain}.bin" for domain in sizes), LISTING),
+        "sha256": tokenised.file_digests(aside, *(f"{domain}.bin" for domain in sizes), LISTING),
     }
     for file in aside.iterdir():
         sync(file)
@@ -285,9 +273,9 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
     if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
         got = f"{sum(facts['bytes'].values())} bytes for {facts['tokens']} tokens of {dtype.name}"
-        raise damaged(folder, got, _SHARD)
+        raise tokenised.damaged(folder, got, _SHARD)
     for domain, expected in facts["bytes"].items():
-        require_size(folder / f"{domain}.bin", expected)
+        tokenised.require_size(folder / f"{domain}.bin", expected)
 
 
 def segment_name(number: int) -> str:
@@ -296,7 +284,7 @@ def segment_name(number: int) -> str:
 
 def open_shards(folder: Path, split: Split) -> TokenPool:
     """Open one split of the output of `write_shards`; documents of the other one have length 0."""
-    manifest = read_manifest(folder)
+    manifest = tokenised.read_manifest(folder)
     dtype = np.dtype(manifest["dtype"])
     names = [entry["domain"] for entry in manifest["domains"]]
     parts = []
@@ -336,14 +324,14 @@ def _index(
             table = index.read([name for name in index.schema_arrow.names if name != "name"])
     except (OSError, pa.ArrowException) as error:
         got = f"no readable index ({type(error).__name__})"
-        raise damaged(folder / LISTING, got, _SHARD) from error
+        raise tokenised.damaged(folder / LISTING, got, _SHARD) from error
     domain = table["domain"].unify_dictionaries().combine_chunks()
     listed = np.array([names.index(name) for name in domain.dictionary.to_pylist()], dtype=np.int64)
     domains = listed[domain.indices.to_numpy()]
     lengths = table["tokens"].to_numpy()
     if int(lengths.sum()) != facts["tokens"]:
         got = f"documents with {int(lengths.sum())} tokens instead of {facts['tokens']}"
-        raise damaged(folder / LISTING, got, _SHARD)
+        raise tokenised.damaged(folder / LISTING, got, _SHARD)
     keys = table["key"].to_numpy()
     return table["held_out"].to_numpy(), domains, lengths, keys, table["text"].to_numpy()
 
@@ -380,10 +368,10 @@ def token_pool(
     if split == "train" and corpus.leaves_out_copies:
         documents = _emptied(documents, corpus.documents("held_out", folders), copies)
     try:
-        pool = tokenise(documents, corpus.domains(), tokenizer, vocabulary, out, report)
+        pool = tokenised.tokenise(documents, corpus.domains(), tokenizer, vocabulary, out, report)
         yield replace(pool, num_copies=len(copies))
     finally:
-        (out / SCRATCH).unlink(missing_ok=True)
+        (out / tokenised.SCRATCH).unlink(missing_ok=True)
 
 
 def _emptied(

@@ -8,7 +8,7 @@ attention or with inserted tokens support neither, so `ExtendedLM` runs the mode
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +146,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     ) -> list[int]:
         return encode(self._request, string, special_tokens=add_special_tokens is not False)
 
-    def loglikelihood(
-        self, requests: list[Any], disable_tqdm: bool = True
-    ) -> list[tuple[float, bool]]:
-        scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
-        return scores
+    loglikelihood = partialmethod(TemplateLM.loglikelihood, disable_tqdm=True)
 
     def _loglikelihood_tokens(
         self, requests: list[tuple[Any, TokenIds, TokenIds]], **_: Any

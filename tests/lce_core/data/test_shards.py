@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from lce_core.corpora import CORPORA, Block, Document, Place, StreamedCorpus
-from lce_core.data import shards
+from lce_core.data import tokenised
 from lce_core.data.held_out import HeldOutText
 from lce_core.data.shards import open_shards, write_shards
 from lce_core.errors import DataError, StoreError
@@ -99,7 +99,7 @@ def test_every_document_is_there_with_its_domain_and_split(text, tmp_path):
 
 
 def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(text, tmp_path, monkeypatch):
-    encoded = shards.encoded
+    encoded = tokenised.encoded
 
     def late(tokenizer: Any, batch: Sequence[Document], *rest: Any) -> Any:
         time.sleep(0.02 * (sum(map(ord, batch[0].name)) % 3))
@@ -111,7 +111,7 @@ def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(text, tmp_
         write(text, out, workers)
         pack(text, tmp_path / f"rows-{workers}", out)
         found.append((content(out), content(tmp_path / f"rows-{workers}")))
-        monkeypatch.setattr(shards, "encoded", late)
+        monkeypatch.setattr(tokenised, "encoded", late)
     assert found[0] == found[1]
 
 
@@ -293,7 +293,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 from lce_core.corpora import Block, Document, Place
-from lce_core.data import shards
+from lce_core.data import tokenised
 from tests.lce_core.data import test_shards as t
 from tests.lce_core.data.test_packing import Plain
 
@@ -317,7 +317,7 @@ def ids(tokenizer, batch, *_):  # of real length: tokenising would take minutes
     found = rng.integers(0, 256, lengths.sum(), dtype=np.uint16)
     return found, lengths, np.arange(A_BLOCK) % 2
 
-shards.encoded = ids
+tokenised.encoded = ids
 folder = Path(sys.argv[1])
 for blocks in map(int, sys.argv[2:]):
     out, tokens = folder / str(blocks), blocks * A_BLOCK * LENGTH
