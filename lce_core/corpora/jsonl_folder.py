@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from lce_core.corpora import Document, Split
 from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names
-from lce_core.corpora._rows import check_utf8, unreadable, whole_text
+from lce_core.corpora._rows import check_utf8, readable, whole_text
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.hub import is_address, local_folder
@@ -101,12 +101,9 @@ EVIDENCE = (
 
 def _of_lines(file: Path) -> str:
     digest = hashlib.sha256()
-    try:
-        with open_file(file) as stream:
-            for block in check_utf8(file, stream):
-                digest.update(block)
-    except OSError as error:
-        raise unreadable(file, error.strerror) from error
+    with readable(str(file)), open_file(file) as stream:
+        for block in check_utf8(file, stream):
+            digest.update(block)
     return digest.hexdigest()
 
 
