@@ -7,8 +7,7 @@ attention or with inserted tokens support neither, so `ExtendedLM` runs the mode
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from functools import partial, partialmethod
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.tasks import TaskManager
 
 from lce_core.benchmarks import CellRequest, Prompt, TokenIds, encode, spread, text_answers
-from lce_core.benchmarks.short_context.data import TASKS, Folders, ShortTask, read_split
+from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.continuations import continuation_log_likelihoods, distinct_inputs
 
@@ -66,7 +65,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
         subject = None if member == name else manager.task_index[member].cfg["dataset_name"]
         changes = {
             "task": member,
-            "custom_dataset": partial(_read, task, folders, subject, rows),
+            "custom_dataset": _reader(name, folders, subject, rows),
             "num_fewshot": task.shots,
         }
         if not task.shots:
@@ -90,12 +89,17 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
     return loaded
 
 
-def _read(
-    task: ShortTask, folders: Folders, subject: str | None, found: Counter[str], **_: Any
-) -> dict[str, Dataset]:
-    rows = {split: read_split(task, split, folders, subject) for split in task.splits}
-    found.update({split: len(rows[split]) for split in rows})
-    return {split: Dataset.from_list(rows[split]) for split in rows}
+def _reader(
+    name: str, folders: Folders, subject: str | None, found: Counter[str]
+) -> Callable[..., dict[str, Dataset]]:
+    task = TASKS[name]
+
+    def read(**_: Any) -> dict[str, Dataset]:
+        rows = {split: read_split(task, split, folders, subject) for split in task.splits}
+        found.update({split: len(rows[split]) for split in rows})
+        return {split: Dataset.from_list(rows[split]) for split in rows}
+
+    return read
 
 
 def _places(tasks: Mapping[str, Any], num_samples: int) -> dict[str, list[int]]:
@@ -146,7 +150,11 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     ) -> list[int]:
         return encode(self._request, string, special_tokens=add_special_tokens is not False)
 
-    loglikelihood = partialmethod(TemplateLM.loglikelihood, disable_tqdm=True)
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = True
+    ) -> list[tuple[float, bool]]:
+        scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
+        return scores
 
     def _loglikelihood_tokens(
         self, requests: list[tuple[Any, TokenIds, TokenIds]], **_: Any
