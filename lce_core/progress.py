@@ -10,3 +10,8 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None: ...
+
+
+def shifted(report: Progress, first: int, total: int) -> Progress:
+    """Return a callback for a part of some work: it reports `first` + the part's progress."""
+    return lambda done, _: report(first + done, total)

@@ -80,12 +80,12 @@ from lce_core.benchmarks._text.windows import (
     over_tokens,
     over_windows,
     scored_means,
-    shifted,
     window_scores,
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.evidence import calls
 from lce_core.kinds import CONTROLS, WORDINGS, Kind
+from lce_core.progress import shifted
 from lce_core.registry import Examples, Registry, Source
 
 __all__ = [

@@ -17,10 +17,9 @@ Set `min_document_tokens` to the longest length of the study, so that all length
 documents. Intervals: bootstrap over documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +90,7 @@ class PerplexityDocuments(TextBenchmark):
     minimum: 131,072 for proof_pile, 16,384 for govreport."""
 
     @model_validator(mode="after")
-    def _same_documents_at_all_lengths(self) -> PerplexityDocuments:
+    def _same_documents_at_all_lengths(self) -> Self:
         if self.truncate and self.min_document_tokens is None:
             raise SpecError(
                 "min_document_tokens",

@@ -6,7 +6,7 @@ story for prompts made of sentences, which use a small tokenizer with a beginnin
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,13 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
         f"prompts that fit one of the lengths {', '.join(map(str, LENGTHS))}",
         "shorten the prompts by parameters in EXAMPLES",
     )
+
+
+def requests(
+    case: Case, change: Callable[[CellRequest], CellRequest] = lambda request: request
+) -> Iterator[tuple[str, CellRequest]]:
+    """Yield each task with its changed request."""
+    return ((task, change(request_for(case, task))) for task in case.benchmark.tasks())
 
 
 def roomy(request: CellRequest) -> CellRequest:

@@ -30,6 +30,7 @@ from lce_core.contracts.benchmark_cases import (
     gold_answer,
     line_tokenizer,
     request_for,
+    requests,
     roomy,
     score_of,
     toy_model,
@@ -52,12 +53,9 @@ def check_form(case: Case) -> None:
     plugins.check_description(case.plugin)
     parameters = {**case.example, "profile": case.profile}
     plugins.check_identity(BENCHMARKS, case.plugin, parameters)
-    assert case.plugin.unit in RANGES, (
-        f"got the unit {case.plugin.unit!r}; expected one of {', '.join(RANGES)}"
-    )
-    assert case.plugin.kind in get_args(Kind), (
-        f"got the kind {case.plugin.kind!r}; expected one of {', '.join(get_args(Kind))}"
-    )
+    for name, offered in (("unit", tuple(RANGES)), ("kind", get_args(Kind))):
+        got = getattr(case.plugin, name)
+        assert got in offered, f"got the {name} {got!r}; expected one of {', '.join(offered)}"
     assert isinstance(case.plugin.seeded, bool)
     assert case.benchmark.tasks(), "tasks() returns no task"
 
@@ -69,8 +67,7 @@ def check_evidence(case: Case) -> None:
 
 def check_prompts(case: Case) -> None:
     """Check that tasks build the prompts of `num_prompts` samples, with room for the answers."""
-    for task in case.benchmark.tasks():
-        short = request_for(case, task)
+    for task, short in requests(case):
         for request in (short, roomy(short)):
             prompts = case.benchmark.prompts(request)
             promised = case.benchmark.num_prompts(task)
@@ -91,8 +88,7 @@ def check_prompts(case: Case) -> None:
 
 def check_deterministic(case: Case) -> None:
     """Check that prompts depend on the request alone, not on earlier requests."""
-    for task in case.benchmark.tasks():
-        request = request_for(case, task)
+    for task, request in requests(case):
         first = fresh(case, request)
         longer = replace(request, eval_length=request.eval_length + 64)
         fresh(case, longer)
@@ -107,8 +103,7 @@ def check_seed(case: Case) -> None:
     for other in cases(case.plugin, case.data):
         if other.in_words != case.in_words:
             continue
-        for task in other.benchmark.tasks():
-            request = request_for(other, task)
+        for _, request in requests(other):
             once, again = (fresh(other, replace(request, seed=seed)) for seed in (0, 1))
             changed.append(not alike(once, again))
     assert any(changed) == case.plugin.seeded, (
@@ -130,8 +125,7 @@ def check_independent(case: Case) -> None:
     redrawn = replace(case)
     parameters = case.benchmark.model_dump(exclude_unset=True)
     redrawn.__dict__["benchmark"] = Redrawn.model_validate(parameters)
-    for task in case.benchmark.tasks():
-        request = request_for(case, task)
+    for task, request in requests(case):
         before = fresh(case, request)
         after = fresh(redrawn, request)
         # Number of prompts of the first sample.
@@ -154,8 +148,7 @@ def check_hidden(case: Case) -> None:
     A key token must occur exactly once. Text may repeat a reference within 10 % of the prompt. If
     the prompt has `evidence`, this text must occur, and the reference may also stand elsewhere.
     """
-    for task in case.benchmark.tasks():
-        request = roomy(request_for(case, task))
+    for task, request in requests(case, roomy):
         for prompt in case.benchmark.prompts(request):
             if prompt.depth is None or len(prompt.references) > 1:
                 continue
@@ -172,8 +165,7 @@ def check_hidden(case: Case) -> None:
 
 def check_depths(case: Case) -> None:
     """Check that references with a larger depth occur later in the prompt."""
-    for task in case.benchmark.tasks():
-        request = roomy(request_for(case, task))
+    for task, request in requests(case, roomy):
         found = []
         for prompt in case.benchmark.prompts(request):
             places = occurrences(request, prompt, in_words=case.in_words)
@@ -188,8 +180,7 @@ def check_depths(case: Case) -> None:
 
 def check_controls(case: Case) -> None:
     """Check that control prompts are shorter, and that the answer's neighbourhood states it."""
-    for task in case.benchmark.tasks():
-        request = request_for(case, task)
+    for task, request in requests(case):
         for prompt in case.benchmark.prompts(request):
             short = [replace(prompt, ids=np.array(ids)) for ids in prompt.controls]
             sizes = [len(one.ids) for one in (*short, prompt)]
@@ -211,8 +202,8 @@ def check_oracle(case: Case) -> None:
     """Check that the reference scores above 0.9 and unrelated answers score below 0.05."""
     if not case.in_words:
         return
-    for task in case.benchmark.tasks():
-        prompts = case.benchmark.prompts(request_for(case, task))
+    for task, request in requests(case):
+        prompts = case.benchmark.prompts(request)
         gold = score_of(case, task, prompts, [gold_answer(prompt) for prompt in prompts])
         assert min(gold) > 0.9, f"{task}: the reference itself scores {min(gold):.2f}"
         for wrong in ("", "\u00a7\u00a7\u00a7", "\n"):
@@ -225,9 +216,8 @@ def check_early_stop(case: Case) -> None:
     """Check that text after an answer that `complete` accepts does not change its score."""
     if not case.in_words:
         return
-    for task in case.benchmark.tasks():
-        prompts = case.benchmark.prompts(request_for(case, task))
-        for prompt in prompts[:3]:
+    for task, request in requests(case):
+        for prompt in case.benchmark.prompts(request)[:3]:
             for answer in (gold_answer(prompt) + "\nmore 12 \n", " 12 zq\n" + gold_answer(prompt)):
                 for size in range(len(answer)):
                     if case.benchmark.complete(task, prompt, answer[:size]):
@@ -350,8 +340,7 @@ def check_too_short(case: Case) -> None:
 
 def check_excerpt(case: Case) -> None:
     """Check that prompts cannot be built from less held-out text than `excerpt_tokens`."""
-    for task in case.benchmark.tasks():
-        request = request_for(case, task)
+    for task, request in requests(case):
         num = case.benchmark.excerpt_tokens(TOY, task, request.eval_length)
         size = num - 1 if num else request.eval_length // 2
         whole = request.held_out

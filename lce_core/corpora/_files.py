@@ -9,11 +9,9 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Split
-from lce_core.corpora._rows import Absent, decoded, is_utf8, rows, unreadable
+from lce_core.corpora._rows import Absent, is_utf8, readable, rows
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import given_names, is_address
-
-__all__ = ["ListedDomains", "decoded", "files_below", "split_of", "unreadable"]
 
 
 class ListedDomains(Corpus):
@@ -151,7 +149,7 @@ def files_below(root: Path) -> tuple[list[str], list[str]]:
     while waiting:
         below = waiting.pop()
         folder = root / below
-        try:
+        with readable(str(folder)):
             state = folder.stat()
             if (state.st_dev, state.st_ino) in seen:
                 left_out.append(below)
@@ -165,8 +163,6 @@ def files_below(root: Path) -> tuple[list[str], list[str]]:
                         links.append(path)
                     else:
                         waiting.append(path)
-        except OSError as error:
-            raise unreadable(folder, error.strerror) from error
         if not waiting and links:
             links.sort(reverse=True)
             waiting.append(links.pop())

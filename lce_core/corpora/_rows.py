@@ -57,7 +57,7 @@ def rows(file: str, fields: Sequence[str], skipped: int = 0) -> Iterator[Row]:
     "a.b"; `skipped` rows are left out at the start. Raises ConnectionError if the connection to the
     hub broke.
     """
-    with _readable(file), _opened(file) as stream:
+    with readable(file), _opened(file) as stream:
         if file.endswith(".parquet"):
             yield from _parquet_rows(stream, file, fields, skipped)
         else:
@@ -66,7 +66,7 @@ def rows(file: str, fields: Sequence[str], skipped: int = 0) -> Iterator[Row]:
 
 def whole_text(file: Path) -> str:
     r"""Return the text of a file of at most `MAX_DOCUMENT_BYTES`, `\r\n` converted to `\n`."""
-    with _readable(str(file)), open_file(file) as stream:
+    with readable(str(file)), open_file(file) as stream:
         data = stream.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise _too_long(file, "a document")
@@ -228,7 +228,7 @@ def _column(batch: pa.RecordBatch, names: Sequence[str]) -> list[Any]:
 
 
 @contextmanager
-def _readable(file: str) -> Iterator[None]:
+def readable(file: str) -> Iterator[None]:
     """Convert errors of the reading libraries to DataError, or ConnectionError for a lost hub."""
     try:
         yield

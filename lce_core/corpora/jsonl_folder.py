@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from lce_core.corpora import Document, Split
 from lce_core.corpora._files import ListedDomains, files_below, require_utf8_names
-from lce_core.corpora._rows import check_utf8, unreadable, whole_text
+from lce_core.corpora._rows import check_utf8, readable, whole_text
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.hub import is_address, local_folder
@@ -94,23 +94,16 @@ class JsonlFolder(ListedDomains):
 CORPUS = JsonlFolder
 EVIDENCE = (
     calls(
-        JsonlFolder.split,
-        "train",
-        "printf a.jsonl:1 | sha256sum",
-        name="a.jsonl:1",
-        parameters={"held_out_percent": 5.0},
+        JsonlFolder.split, "train", "printf a.jsonl:1 | sha256sum", name="a.jsonl:1", parameters={}
     ),
 )
 
 
 def _of_lines(file: Path) -> str:
     digest = hashlib.sha256()
-    try:
-        with open_file(file) as stream:
-            for block in check_utf8(file, stream):
-                digest.update(block)
-    except OSError as error:
-        raise unreadable(file, error.strerror) from error
+    with readable(str(file)), open_file(file) as stream:
+        for block in check_utf8(file, stream):
+            digest.update(block)
     return digest.hexdigest()
 
 

@@ -26,7 +26,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from lce_core.corpora import Corpus, Document, Split
-from lce_core.corpora._files import decoded, split_of, unreadable
+from lce_core.corpora._files import split_of
+from lce_core.corpora._rows import decoded, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.registry import Source
@@ -124,21 +125,9 @@ class LocalText(Corpus):
 
 
 CORPUS = LocalText
-EVIDENCE = (
-    calls(
-        LocalText.split,
-        "train",
-        "printf json/decoder.py | sha256sum",
-        name="json/decoder.py",
-        parameters={"held_out_percent": 10.0},
-    ),
-    calls(
-        LocalText.split,
-        "held_out",
-        "printf topics/specialnames | sha256sum",
-        name="topics/specialnames",
-        parameters={"held_out_percent": 10.0},
-    ),
+EVIDENCE = tuple(
+    calls(LocalText.split, split, f"printf {name} | sha256sum", name=name, parameters={})
+    for name, split in (("json/decoder.py", "train"), ("topics/specialnames", "held_out"))
 )
 
 

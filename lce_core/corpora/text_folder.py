@@ -24,11 +24,5 @@ class TextFolder(JsonlFolder):
 
 CORPUS = TextFolder
 EVIDENCE = (
-    calls(
-        TextFolder.split,
-        "train",
-        "printf a.md | sha256sum",
-        name="a.md",
-        parameters={"held_out_percent": 5.0},
-    ),
+    calls(TextFolder.split, "train", "printf a.md | sha256sum", name="a.md", parameters={}),
 )

@@ -19,14 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
+from lce_core.data import tokenised
 from lce_core.data.shards import listings, token_pool
-from lce_core.data.tokenised import (
-    MANIFEST,
-    file_digests,
-    read_manifest,
-    separator_of,
-    token_dtype,
-)
 from lce_core.errors import DataError
 from lce_core.progress import Report
 from lce_core.store.records import write_json
@@ -50,7 +44,7 @@ class HeldOutText:
 
     @classmethod
     def open(cls, folder: Path) -> HeldOutText:
-        manifest = read_manifest(folder)
+        manifest = tokenised.read_manifest(folder)
         domains = tuple(entry["domain"] for entry in manifest["domains"])
         return cls(domains, folder, np.dtype(manifest["dtype"]))
 
@@ -90,7 +84,7 @@ def pack_held_out(
     beyond, remedy = "", _MORE_TEXT
     if after_tokens is not None:
         beyond, remedy = f" beyond the {after_tokens:,} reported tokens", _MORE_VALIDATION_TEXT
-    dtype, vocabulary = token_dtype(len(tokenizer)), min(len(tokenizer), max_ids)
+    dtype, vocabulary = tokenised.token_dtype(len(tokenizer)), min(len(tokenizer), max_ids)
     parts: list[pa.Table] = []
     domains: list[dict[str, Any]] = []
     files: dict[str, str] = {}
@@ -125,7 +119,7 @@ def pack_held_out(
                     tokens = pool.document(int(index))[: min(length, tokens_per_domain - taken)]
                     stream.write(np.ascontiguousarray(tokens, dtype=dtype).tobytes())
                     taken += len(tokens)
-            files |= file_digests(out, _stream_file(number))
+            files |= tokenised.file_digests(out, _stream_file(number))
             parts.append(
                 pa.table(
                     {
@@ -139,17 +133,17 @@ def pack_held_out(
     pq.write_table(pa.concat_tables(parts), out / "order.parquet")
     manifest = {
         "dtype": dtype.name,
-        "separator": separator_of(tokenizer),
+        "separator": tokenised.separator_of(tokenizer),
         "domains": domains,
-        "sha256": files | file_digests(out, *listings(out)),
+        "sha256": files | tokenised.file_digests(out, *listings(out)),
     }
-    write_json(out / MANIFEST, manifest)
+    write_json(out / tokenised.MANIFEST, manifest)
     return manifest
 
 
 def require_window(validation: Path, needed: Collection[str] | None, tokens: int) -> None:
     """Raise DataError if the validation text of a domain is shorter than one window."""
-    for entry in read_manifest(validation)["domains"]:
+    for entry in tokenised.read_manifest(validation)["domains"]:
         domain = entry["domain"]
         if entry["tokens"] < tokens and (needed is None or domain in needed):
             raise DataError(

@@ -31,18 +31,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
+from lce_core.data import tokenised
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.shards import listings, token_pool
-from lce_core.data.tokenised import (
-    MANIFEST,
-    TokenArray,
-    TokenPool,
-    file_digests,
-    read_manifest,
-    separator_of,
-    token_dtype,
-)
-from lce_core.errors import SpecError, StoreError
+from lce_core.data.tokenised import MANIFEST, TokenArray, TokenPool
+from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 from lce_core.progress import Report
 from lce_core.recipe import Packing, Upsampling
@@ -54,6 +47,10 @@ if TYPE_CHECKING:
 Block = tuple[NDArray[np.uint32], NDArray[np.uint8]]
 """Tokens and loss weights of successive rows, (rows, row_length) each."""
 
+Pieces = dict[str, NDArray[np.int64]]
+"""Documents, or parts of documents that are longer than a row, in the order of rows: the columns of
+order.parquet, (pieces,) each. `document` and `pass` are those of the draw. `offset` is the first
+token of the document in each piece, `start` the piece's first token in all rows, ascending."""
 BLOCK_TOKENS = 1 << 20
 """Tokens packed at a time. A change of this number changes the rows of models that insert tokens,
 because `prepare_rows` gets another random seed for each block."""
@@ -73,7 +70,7 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        manifest = read_manifest(folder)
+        manifest = tokenised.read_manifest(folder)
         shape = (manifest["num_rows"], manifest["row_length"])
         tokens = _map(folder / "rows.bin", np.dtype(manifest["dtype"]), shape)
         weights = None
@@ -158,18 +155,16 @@ def pack_rows(
             upsampling=upsampling,
             seed=seed,
         )
-        padding = separator_of(tokenizer) or 0
-        order = {"document": draw.documents, "pass": draw.passes}
+        padding = tokenised.separator_of(tokenizer) or 0
         facts: dict[str, Any] = {"domains": draw.statistics}
         if packing == "best_fit":
-            pieces = fit_pieces(draw, row_length, num_rows)
-            order = {name: column[pieces.drawn] for name, column in order.items()}
-            order |= {"offset": pieces.offsets, "start": pieces.starts, "tokens": pieces.tokens}
-            facts = _best_fit_facts(draw, pieces, pool.domains[order["document"]], row_length)
-            rows = _filled(pool, draw, pieces, base_model, seed, (num_rows, row_length), padding)
+            order = fit_pieces(draw, row_length, num_rows)
+            facts = _best_fit_facts(draw, order, pool.domains, row_length)
+            rows = _filled(pool, order, base_model, seed, (num_rows, row_length), padding)
             is_weighted = True
         else:
-            order["start"] = np.cumsum(draw.tokens) - draw.tokens
+            starts = np.cumsum(draw.tokens) - draw.tokens
+            order = {"document": draw.documents, "pass": draw.passes, "start": starts}
             rows = (
                 base_model.prepare_rows(block, np.random.default_rng([seed, _PREPARATION, number]))
                 for number, block in enumerate(_cut(pool, draw, row_length))
@@ -177,19 +172,19 @@ def pack_rows(
             is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
         pq.write_table(pa.table(order), out / "order.parquet")
         names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
-        files = _write_rows(rows, num_rows, names, token_dtype(vocabulary), out, report)
+        files = _write_rows(rows, num_rows, names, tokenised.token_dtype(vocabulary), out, report)
     manifest: dict[str, Any] = {
         "row_length": row_length,
         "num_rows": num_rows,
         "tokens": num_rows * row_length,
-        "dtype": token_dtype(vocabulary).name,
+        "dtype": tokenised.token_dtype(vocabulary).name,
         "weighted": "weights.bin" in files,
         "seed": seed,
         "upsampling": upsampling.model_dump(mode="json", exclude_none=True),
-        "separator": separator_of(tokenizer),
+        "separator": tokenised.separator_of(tokenizer),
         "drawn_documents": len(draw.documents),
         **facts,
-        "sha256": files | file_digests(out, *listings(out)),
+        "sha256": files | tokenised.file_digests(out, *listings(out)),
     }
     if pool.num_copies:
         manifest["left_out_copies"] = pool.num_copies
@@ -216,8 +211,7 @@ def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.ui
 
 def _filled(
     pool: TokenPool,
-    draw: Draw,
-    pieces: Pieces,
+    order: Pieces,
     base_model: LanguageModel,
     seed: int,
     shape: tuple[int, int],
@@ -230,29 +224,16 @@ def _filled(
         start, stop = (row * row_length for row in (first, min(first + together, num_rows)))
         tokens = np.full(stop - start, padding, dtype=np.uint32)
         weights = np.zeros(stop - start, dtype=np.uint8)
-        for piece in range(*np.searchsorted(pieces.starts, (start, stop))):
-            offset, number = int(pieces.offsets[piece]), int(pieces.tokens[piece])
-            document = pool.document(int(draw.documents[pieces.drawn[piece]]))
-            text = document[offset : offset + number].astype(np.uint32)
+        for piece in range(*np.searchsorted(order["start"], (start, stop))):
+            document, offset, begin, number = (
+                int(order[name][piece]) for name in ("document", "offset", "start", "tokens")
+            )
+            text = pool.document(document)[offset : offset + number].astype(np.uint32)
             rng = np.random.default_rng([seed, _PREPARATION, piece])
-            begin = int(pieces.starts[piece]) - start
-            place = slice(begin, begin + number)
+            place = slice(begin - start, begin - start + number)
             rows, own = base_model.prepare_rows(text[None], rng)
             tokens[place], weights[place] = rows[0], own[0]
         yield tokens.reshape(-1, row_length), weights.reshape(-1, row_length)
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """Documents, or parts of documents that are longer than a row, in the order of rows."""
-
-    drawn: NDArray[np.int64]
-    """Index of each piece's document in the draw (pieces,)."""
-    offsets: NDArray[np.int64]
-    """First token of the document in each piece (pieces,)."""
-    tokens: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    """First token of each piece in all rows (pieces,), ascending."""
 
 
 def fit_pieces(draw: Draw, row_length: int, num_rows: int) -> Pieces:
@@ -266,11 +247,13 @@ def fit_pieces(draw: Draw, row_length: int, num_rows: int) -> Pieces:
     tokens = np.minimum(draw.tokens[drawn] - offsets, row_length)
     rows = best_fit(tokens, row_length, num_rows)
     order = np.argsort(rows, kind="stable")[np.count_nonzero(rows < 0) :]
-    drawn, offsets, tokens, rows = (one[order] for one in (drawn, offsets, tokens, rows))
+    offsets, tokens, rows = (one[order] for one in (offsets, tokens, rows))
     ends = np.cumsum(tokens)
     before = np.searchsorted(rows, rows)  # first piece of each piece's row
     starts = rows * row_length + ends - tokens - (ends - tokens)[before]
-    return Pieces(drawn, offsets, tokens, starts)
+    documents, passes = (one[drawn[order]] for one in (draw.documents, draw.passes))
+    columns = {"document": documents, "pass": passes, "offset": offsets}
+    return {**columns, "start": starts, "tokens": tokens}
 
 
 def best_fit(lengths: NDArray[np.int64], space: int, num_rows: int) -> NDArray[np.int64]:
@@ -305,17 +288,18 @@ def best_fit(lengths: NDArray[np.int64], space: int, num_rows: int) -> NDArray[n
 
 
 def _best_fit_facts(
-    draw: Draw, pieces: Pieces, domains: NDArray[np.int64], row_length: int
+    draw: Draw, order: Pieces, domains: NDArray[np.int64], row_length: int
 ) -> dict[str, Any]:
-    """Return what best-fit packing did; `domains` has the domain of each piece."""
-    packed = np.bincount(domains, pieces.tokens, minlength=len(draw.statistics)).astype(int)
+    """Return what best-fit packing did; `domains` has the domain of each document."""
+    of_pieces, tokens = domains[order["document"]], order["tokens"]
+    packed = np.bincount(of_pieces, tokens, minlength=len(draw.statistics)).astype(int)
     return {
         "packing": "best_fit",
-        "padding_tokens": int(draw.tokens.sum() - pieces.tokens.sum()),
+        "padding_tokens": int(draw.tokens.sum() - tokens.sum()),
         "cut_documents": int((draw.tokens > row_length).sum()),
         "domains": [
-            {**entry, "packed_tokens": tokens}
-            for entry, tokens in zip(draw.statistics, packed.tolist(), strict=True)
+            {**entry, "packed_tokens": number}
+            for entry, number in zip(draw.statistics, packed.tolist(), strict=True)
         ],
     }
 
@@ -347,13 +331,5 @@ def _write_rows(
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:
-    expected = shape[0] * shape[1] * dtype.itemsize
-    size = file.stat().st_size if file.is_file() else None
-    if size != expected:
-        raise StoreError(
-            file,
-            "no such file" if size is None else f"{size} bytes",
-            f"the {expected} bytes that manifest.json names",
-            "delete the folder and run the study again, which packs the rows again",
-        )
+    tokenised.require_size(file, shape[0] * shape[1] * dtype.itemsize)
     return np.memmap(file, dtype=dtype, mode="r", shape=shape)

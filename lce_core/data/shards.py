@@ -36,18 +36,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Block, Corpus, Document, Place, Split, StreamedCorpus
-from lce_core.data.tokenised import (
-    MANIFEST,
-    TokenArray,
-    TokenPool,
-    encoded,
-    file_digests,
-    hash_key,
-    read_manifest,
-    separator_of,
-    token_dtype,
-    tokenise,
-)
+from lce_core.data import tokenised
+from lce_core.data.tokenised import LISTING, MANIFEST, TokenArray, TokenPool, hash_key
 from lce_core.errors import DataError, StoreError
 from lce_core.progress import Report
 from lce_core.store.odd_files import read_mapping, remove
@@ -56,11 +46,11 @@ from lce_core.store.records import sync, write_json
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-LISTING = "documents.parquet"
 FACTS = "segment.json"
 _SECONDS = "seconds.json"
 """File of a segment that stays in `progress`: the output does not depend on time."""
 _WRITING = ".writing"
+_SHARD = "a token shard as the manifest describes it"
 SEGMENT_TOKENS = 1 << 25
 """A segment is written when it has at least this many tokens: 64 MiB of uint16, about a minute of
 work for one core. An interrupted run repeats the work of at most one segment."""
@@ -94,7 +84,7 @@ def write_shards(
 
     `progress` is the folder of the complete segments, from which an interrupted run continues.
     """
-    dtype = token_dtype(len(tokenizer))
+    dtype = tokenised.token_dtype(len(tokenizer))
     progress.mkdir(parents=True, exist_ok=True)
     sealed = sealed_segments(progress, dtype)
     place = Place(**sealed[-1]["end"]) if sealed else Place()
@@ -146,7 +136,20 @@ def _tokenised(
         own.tokenizer = copy.deepcopy(tokenizer)
 
     def encode(block: Block) -> TokenBlock:
-        return _encode(corpus, own.tokenizer, vocabulary, block)
+        documents = block.documents
+        ids, lengths, domains = tokenised.encoded(
+            own.tokenizer, documents, corpus.domains(), vocabulary
+        )
+        names = [document.name for document in documents]
+        return TokenBlock(
+            ids.astype(tokenised.token_dtype(len(tokenizer))),
+            lengths,
+            domains,
+            np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
+            names,
+            np.array([hash_key(document.text) for document in documents], dtype=np.uint64),
+            block.end,
+        )
 
     waiting: deque[Future[TokenBlock]] = deque()
     with ThreadPoolExecutor(workers, initializer=begin) as pool:
@@ -156,22 +159,6 @@ def _tokenised(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def _encode(
-    corpus: StreamedCorpus, tokenizer: PreTrainedTokenizerBase, vocabulary: int, block: Block
-) -> TokenBlock:
-    ids, lengths, domains = encoded(tokenizer, block.documents, corpus.domains(), vocabulary)
-    names = [document.name for document in block.documents]
-    return TokenBlock(
-        ids.astype(token_dtype(len(tokenizer))),
-        lengths,
-        domains,
-        np.array([corpus.split(name) == "held_out" for name in names], dtype=np.bool_),
-        names,
-        np.array([hash_key(document.text) for document in block.documents], dtype=np.uint64),
-        block.end,
-    )
 
 
 def _publish(
@@ -194,7 +181,7 @@ def _publish(
             except OSError:
                 shutil.copyfile(old, new)
         digests |= {f"{segment_name(number)}/{name}": sha for name, sha in facts["sha256"].items()}
-    dtype = token_dtype(len(tokenizer))
+    dtype = tokenised.token_dtype(len(tokenizer))
     sizes = [
         sum(facts["bytes"].get(str(domain), 0) for facts in sealed) // dtype.itemsize
         for domain in range(len(corpus.domains()))
@@ -202,7 +189,7 @@ def _publish(
     manifest = {
         "dtype": dtype.name,
         "vocabulary": len(tokenizer),
-        "separator": separator_of(tokenizer),
+        "separator": tokenised.separator_of(tokenizer),
         "documents": sum(facts["documents"] for facts in sealed),
         "tokens": sum(facts["tokens"] for facts in sealed),
         "domains": [
@@ -248,7 +235,7 @@ def seal(
         "documents": len(names),
         "tokens": int(lengths.sum()),
         "bytes": sizes,
-        "sha256": file_digests(aside, *(f"{domain}.bin" for domain in sizes), LISTING),
+        "sha256": tokenised.file_digests(aside, *(f"{domain}.bin" for domain in sizes), LISTING),
     }
     for file in aside.iterdir():
         sync(file)
@@ -286,22 +273,9 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
     if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
         got = f"{sum(facts['bytes'].values())} bytes for {facts['tokens']} tokens of {dtype.name}"
-        raise damaged(folder, got)
+        raise tokenised.damaged(folder, got, _SHARD)
     for domain, expected in facts["bytes"].items():
-        file = folder / f"{domain}.bin"
-        size = file.stat().st_size if file.is_file() else None
-        if size != expected:
-            got = "no such file" if size is None else f"{size} bytes instead of {expected}"
-            raise damaged(file, got)
-
-
-def damaged(file: Path, got: str) -> StoreError:
-    return StoreError(
-        file,
-        got,
-        "a token shard as the manifest describes it",
-        "run the study again, which tokenises what is missing",
-    )
+        tokenised.require_size(folder / f"{domain}.bin", expected)
 
 
 def segment_name(number: int) -> str:
@@ -310,7 +284,7 @@ def segment_name(number: int) -> str:
 
 def open_shards(folder: Path, split: Split) -> TokenPool:
     """Open one split of the output of `write_shards`; documents of the other one have length 0."""
-    manifest = read_manifest(folder)
+    manifest = tokenised.read_manifest(folder)
     dtype = np.dtype(manifest["dtype"])
     names = [entry["domain"] for entry in manifest["domains"]]
     parts = []
@@ -349,14 +323,15 @@ def _index(
         with pq.ParquetFile(folder / LISTING) as index:
             table = index.read([name for name in index.schema_arrow.names if name != "name"])
     except (OSError, pa.ArrowException) as error:
-        raise damaged(folder / LISTING, f"no readable index ({type(error).__name__})") from error
+        got = f"no readable index ({type(error).__name__})"
+        raise tokenised.damaged(folder / LISTING, got, _SHARD) from error
     domain = table["domain"].unify_dictionaries().combine_chunks()
     listed = np.array([names.index(name) for name in domain.dictionary.to_pylist()], dtype=np.int64)
     domains = listed[domain.indices.to_numpy()]
     lengths = table["tokens"].to_numpy()
     if int(lengths.sum()) != facts["tokens"]:
         got = f"documents with {int(lengths.sum())} tokens instead of {facts['tokens']}"
-        raise damaged(folder / LISTING, got)
+        raise tokenised.damaged(folder / LISTING, got, _SHARD)
     keys = table["key"].to_numpy()
     return table["held_out"].to_numpy(), domains, lengths, keys, table["text"].to_numpy()
 
@@ -388,23 +363,15 @@ def token_pool(
     if shards is not None:
         yield open_shards(shards, split)
         return
-    scratch, copies = out / "tokens.scratch", list[str]()
+    copies = list[str]()
     documents = corpus.documents(split, folders)
     if split == "train" and corpus.leaves_out_copies:
         documents = _emptied(documents, corpus.documents("held_out", folders), copies)
     try:
-        pool = tokenise(
-            documents,
-            corpus.domains(),
-            tokenizer,
-            vocabulary=vocabulary,
-            tokens_file=scratch,
-            index_file=out / LISTING,
-            report=report,
-        )
+        pool = tokenised.tokenise(documents, corpus.domains(), tokenizer, vocabulary, out, report)
         yield replace(pool, num_copies=len(copies))
     finally:
-        scratch.unlink(missing_ok=True)
+        (out / tokenised.SCRATCH).unlink(missing_ok=True)
 
 
 def _emptied(

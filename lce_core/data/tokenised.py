@@ -29,6 +29,7 @@ from lce_core.store.odd_files import read_mapping
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+LISTING, SCRATCH = "documents.parquet", "tokens.scratch"
 MANIFEST = "manifest.json"
 """File that describes the contents of a folder of tokens, with their sha256."""
 BATCH_CHARACTERS = 500_000
@@ -67,12 +68,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         return read_mapping(folder / MANIFEST)
     except (OSError, ValueError) as error:
-        raise StoreError(
-            folder / MANIFEST,
-            f"an unreadable file ({error})",
-            "a JSON object that describes the files of its folder",
-            "delete the folder and run the study again, which packs the data again",
-        ) from error
+        expected = "a JSON object that describes the files of its folder"
+        raise damaged(folder / MANIFEST, f"an unreadable file ({error})", expected) from error
+
+
+def require_size(file: Path, expected: int) -> None:
+    size = file.stat().st_size if file.is_file() else None
+    if size != expected:
+        got = "no such file" if size is None else f"{size} bytes"
+        raise damaged(file, got, f"the {expected} bytes that {MANIFEST} names")
+
+
+def damaged(file: Path, got: str, expected: str) -> StoreError:
+    return StoreError(
+        file,
+        got,
+        expected,
+        "delete the step's folder and run the study again, which makes it again",
+    )
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
@@ -90,21 +103,22 @@ def tokenise(
     documents: Iterable[Document],
     domains: tuple[str, ...],
     tokenizer: PreTrainedTokenizerBase,
-    *,
     vocabulary: int,
-    tokens_file: Path,
-    index_file: Path,
+    out: Path,
     report: Report,
 ) -> TokenPool:
-    """Tokenise documents into `tokens_file` and list them in `index_file` (Parquet)."""
+    """Tokenise documents into `SCRATCH` and list them in `LISTING` (Parquet), both in `out`."""
     dtype = token_dtype(vocabulary)
     # The first batch is empty, because a split may have no documents.
     columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64))]
     done, total, began = 0, 0, time.monotonic()
-    with tokens_file.open("wb") as out, pq.ParquetWriter(index_file, _DOCUMENTS) as index:
+    with (
+        (out / SCRATCH).open("wb") as scratch,
+        pq.ParquetWriter(out / LISTING, _DOCUMENTS) as index,
+    ):
         for batch in _batches(documents):
             ids, lengths, indices = encoded(tokenizer, batch, domains, vocabulary)
-            out.write(ids.astype(dtype).tobytes())
+            scratch.write(ids.astype(dtype).tobytes())
             keys = np.array([hash_key(document.name) for document in batch], dtype=np.uint64)
             columns.append((indices, lengths, keys))
             listing = [[d.name for d in batch], [d.domain for d in batch], lengths]
@@ -116,7 +130,7 @@ def tokenise(
             report({**event, "tokens_per_second": speed})
     found, lengths, keys = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     tokens: TokenArray = (
-        np.memmap(tokens_file, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)
+        np.memmap(out / SCRATCH, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)
     )
     starts = np.cumsum(lengths) - lengths
     return TokenPool(found, lengths, keys, lambda index: tokens[starts[index] :][: lengths[index]])

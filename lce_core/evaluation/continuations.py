@@ -7,33 +7,19 @@ In fp32, texts with a common prefix share its keys and values if that saves more
 as prompts do in `lce_core.evaluation.decoding`. In half precision, each text is processed alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from transformers import DynamicCache
 
 from lce_core.errors import SpecError
+from lce_core.evaluation import passes
 from lce_core.evaluation.decoding import finite_logits
 from lce_core.evaluation.packed_texts import PackedTexts, tail_of_chunks
-from lce_core.evaluation.passes import (
-    CHUNK,
-    TokenIds,
-    batches,
-    bundles,
-    pays,
-    reusable,
-    same_frequencies,
-    sharing_order,
-)
+from lce_core.evaluation.passes import CHUNK, TokenIds
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
-
-    from lce_core.extension.extended_model import ExtendedModel
 
 
 @torch.no_grad()
@@ -56,10 +42,10 @@ def continuation_log_likelihoods(
     ids = [one for one, _ in inputs]
     tails = [max(len(texts[index][1]) for index in same) for _, same in inputs]
     scores: dict[int, tuple[float, bool]] = {}
-    for group in same_frequencies(model, ids, 1):
+    for group in passes.same_frequencies(model, ids, 1):
         members, ends = [ids[place] for place in group], [tails[place] for place in group]
         model.begin_request(max(map(len, members)) + 1)
-        share = share_prefixes and not model.coarse and pays(members)
+        share = share_prefixes and not model.coarse and passes.pays(members)
         states_of = _sharing if share else _in_batches
         for place, states in states_of(model, members, ends, batch_tokens):
             for index in inputs[group[place]][1]:
@@ -73,7 +59,7 @@ def _in_batches(
 ) -> Iterator[tuple[int, torch.Tensor]]:
     budget = 1 if model.coarse else batch_tokens
     # Longest first, so that a pass that does not fit into memory fails at once.
-    for batch in reversed([*batches([*map(len, inputs)], budget, mixed=False)]):
+    for batch in reversed([*passes.batches([*map(len, inputs)], budget, mixed=False)]):
         ids = np.stack([inputs[index] for index in batch])
         hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
         for index, states in zip(batch, hidden, strict=True):
@@ -87,9 +73,9 @@ def _sharing(
     room = max(map(len, inputs))
     cache: DynamicCache = model.new_cache(room)
     held = np.empty(0, dtype=np.int64)
-    for bundle in bundles(inputs, sharing_order(inputs), limit, max(tails)):
+    for bundle in passes.bundles(inputs, passes.sharing_order(inputs), limit, max(tails)):
         first = bundle[0]
-        kept = reusable(held, inputs[first], tails[first])
+        kept = passes.reusable(held, inputs[first], tails[first])
         model.cut_back(cache, kept)
         held = inputs[bundle[-1]]
         if len(bundle) == 1:

@@ -11,39 +11,24 @@ prompts with a common prefix share its keys and values if that saves more work t
 attention schemes one after the other on one cache, which is cut back to the common prefix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache
 
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation import passes
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.evaluation.passes import (
-    CHUNK,
-    TokenIds,
-    batches,
-    bundles,
-    pays,
-    reusable,
-    same_frequencies,
-    sharing_order,
-)
+from lce_core.evaluation.passes import CHUNK, TokenIds
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
-
-    from lce_core.extension.extended_model import ExtendedModel
 
 Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 """Processes one more token of each unfinished text and returns its hidden states. Gets the
@@ -94,7 +79,7 @@ def generate(
     limits = max_new_tokens, batch_tokens, chunk
     decoder = _Decoder(model, texts, stop_rules, *limits, share_prefixes, cell)
     answers: dict[int, TokenIds] = {}
-    for group in same_frequencies(model, texts, max_new_tokens):
+    for group in passes.same_frequencies(model, texts, max_new_tokens):
         for index, answer in decoder.answers(group):
             answers[index] = answer
             report(len(answers), len(texts))
@@ -118,10 +103,10 @@ class _Decoder:
         members = [self.texts[index] for index in group]
         room = max(map(len, members)) + self.max_new_tokens
         self.model.begin_request(room)
-        in_order = [group[place] for place in sharing_order(members)]
+        in_order = [group[place] for place in passes.sharing_order(members)]
         if self.model.coarse:
             return self._in_turn(in_order if self.share_prefixes else group, room)
-        if self.share_prefixes and pays(members):
+        if self.share_prefixes and passes.pays(members):
             return self._in_turn(in_order, room)
         return self._in_batches(group)
 
@@ -139,7 +124,7 @@ class _Decoder:
             )
 
         lengths = [len(self.texts[index]) for index in group]
-        for places in batches(lengths, self.batch_tokens, mixed=self.model.mixes_lengths):
+        for places in passes.batches(lengths, self.batch_tokens, mixed=self.model.mixes_lengths):
             batch = [group[place] for place in places]
             yield from zip(batch, self._kept(batch, partial(decode, batch)), strict=True)
 
@@ -152,7 +137,7 @@ class _Decoder:
         def decode(index: int) -> list[TokenIds]:
             nonlocal held
             text = self.texts[index]
-            kept = reusable(held, text)
+            kept = passes.reusable(held, text)
             if coarse:
                 kept = kept // passes.PIECE * passes.PIECE if self.share_prefixes else 0
             model.cut_back(cache, kept)
@@ -165,7 +150,7 @@ class _Decoder:
             return answers
 
         limit = self.batch_tokens if model.packs and not coarse else 0
-        parts = bundles(self.texts, order, limit, self.max_new_tokens)
+        parts = passes.bundles(self.texts, order, limit, self.max_new_tokens)
         for bundle in parts:
             if coarse:
                 answers = self._kept(bundle, partial(decode, bundle[0]))
@@ -173,7 +158,7 @@ class _Decoder:
                 answers = decode(bundle[0])
             else:
                 members = [self.texts[index] for index in bundle]
-                kept, chunk = reusable(held, members[0]), min(self.chunk, self.batch_tokens)
+                kept, chunk = passes.reusable(held, members[0]), min(self.chunk, self.batch_tokens)
                 model.cut_back(cache, kept)
                 packed = PackedTexts(model, members, cache, kept, chunk)
                 answers = self._continued(bundle, packed.prefill(), packed.follow)

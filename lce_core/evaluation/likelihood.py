@@ -4,10 +4,6 @@ Hidden states become losses block by block (`lce_core.evaluation.cross_entropy`)
 of 65,536 tokens and a vocabulary of 32,000 would take 8 GB in fp32.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,10 +12,8 @@ from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_scores
 from lce_core.evaluation.passes import texts_together
 from lce_core.evaluation.windows import TokenScores
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from lce_core.extension.extended_model import ExtendedModel
 
 
 def window_scores(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lce_core.evaluation.passes import counted, texts_together
 from lce_core.evaluation.windows import Stream, TokenScores, Windows
-from lce_core.progress import Progress, no_progress
+from lce_core.progress import Progress, no_progress, shifted
 from lce_core.store.parts import Arrays, Parts
 from lce_core.store.records import cpu_name
 
@@ -38,9 +38,6 @@ ASSIST_SECONDS = 60.0
 """Seconds after which a helping process stops after its current range and takes other work."""
 WAIT_SECONDS = 0.2
 """Poll interval while other processes score the remaining ranges."""
-
-_Range = tuple[str, Windows]
-"""A range of windows, with its name."""
 
 
 class LongCell:
@@ -110,13 +107,14 @@ class LongCell:
         """
         ranges, found, done = self._split(windows, total), list[Arrays](), 0
         for place, (name, part) in enumerate(ranges):
+            progress = shifted(report, done, len(windows))
             if name not in self._settled and self.is_long():
                 later = [other for some in rest() for other in self._split(some, total)]
-                self._settle([*ranges[place:], *later], _from(done, report))
+                self._settle([*ranges[place:], *later], progress)
             arrays = self.read(name) if name in self._settled else None
             # None in a short cell, or if the committed file is damaged.
             if arrays is None:
-                arrays = self._scored(part, _from(done, report))
+                arrays = self._scored(part, progress)
                 if not self.is_open:
                     self.keep(name, arrays)
             found.append(arrays)
@@ -125,7 +123,8 @@ class LongCell:
             *(np.concatenate([one[key] for one in found]) for key in ("nll", "hits"))
         )
 
-    def _split(self, windows: Windows, total: int) -> list[_Range]:
+    def _split(self, windows: Windows, total: int) -> list[tuple[str, Windows]]:
+        """Return the ranges of windows, each with its name."""
         rows = self._rows(windows)
         number = max(1, round(NUM_RANGES * len(windows) / total))
         size = rows * math.ceil(len(windows) / (number * rows))
@@ -136,7 +135,7 @@ class LongCell:
     def _rows(self, windows: Windows) -> int:
         return texts_together(self.model, windows.length, self._batch_tokens)
 
-    def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
+    def _settle(self, ranges: Sequence[tuple[str, Windows]], report: Progress) -> None:
         first, left = ranges[0][1], dict(ranges)
         text = f"text-{first.stream.digest[:12]}"
         if not self.parts.has(text):
@@ -162,7 +161,7 @@ class LongCell:
                     with lease:
                         # Another process may have committed the range before the lease.
                         if not self.parts.has(name):
-                            self.keep(name, self._scored(windows, _from(done, report)))
+                            self.keep(name, self._scored(windows, shifted(report, done, total)))
                 del left[name]
             if len(left) == before:
                 time.sleep(WAIT_SECONDS)
@@ -260,7 +259,3 @@ def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress)
         return {"nll": found.nll, "hits": found.hits}
 
     return measured(model, compute)
-
-
-def _from(first: int, report: Progress) -> Progress:
-    return lambda done, total: report(first + done, total)

@@ -6,22 +6,17 @@ that says which text sees which key. A long segment is processed alone and witho
 copy of its own prefix, so no time is spent on keys of other texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache
 
 from lce_core.evaluation.passes import TokenIds, reusable
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
-
-    from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extended_model import ExtendedModel
 
 PACKED = 512
 """Maximum tokens of several texts in one forward pass with a mask."""

@@ -4,32 +4,27 @@ The search itself belongs to the method (`ParameterSearch.run`). Every loss is s
 is measured, and an interrupted search first replays the stored losses.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
 
 from lce_core.data.held_out import HeldOutText
 from lce_core.data.tokenised import separator_of
 from lce_core.errors import DataError
 from lce_core.evaluation.likelihood import window_scores
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.methods import Method, Parameters, ParameterSearch, SearchResult
 from lce_core.models import KeyVocabulary
 from lce_core.progress import Report
 from lce_core.rope import ContextLengths
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from lce_core.extension.extended_model import ExtendedModel
 
 TRIALS_FILE = "trials.jsonl"
 """File with one JSON object per trial, in order: its parameters and its loss."""

@@ -8,16 +8,15 @@ All questions share one request length, so methods whose frequencies depend on t
 same frequencies for every question.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache
 
 from lce_core.errors import SpecError
 from lce_core.evaluation.continuations import score_continuation
@@ -25,12 +24,8 @@ from lce_core.evaluation.cross_entropy import token_scores
 from lce_core.evaluation.decoding import Stop, greedy, next_states, stop_rule
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.passes import CHUNK, PIECE, TokenIds
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.store.parts import Arrays
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
-
-    from lce_core.extension.extended_model import ExtendedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +52,7 @@ class Answered:
         return {"nll": self.nll, **ragged("answers", self.answers), **ragged("choices", choices)}
 
     @classmethod
-    def of(cls, arrays: Arrays) -> Answered:
+    def of(cls, arrays: Arrays) -> Self:
         choices = (tuple(values.tolist()) for values in rows_of(arrays, "choices"))
         return cls(arrays["nll"], tuple(rows_of(arrays, "answers")), tuple(choices))
 

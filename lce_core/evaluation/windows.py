@@ -5,12 +5,11 @@ also reuses the first losses of a longer window if the model gives both the same
 rounding (`ExtendedModel.begins_alike`), except in half precision, where rounding matters.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +53,7 @@ class Windows:
     def sequences(self) -> Sequences:
         return Sequences({self.length: len(self)})
 
-    def rows(self, first: int, number: int) -> Windows:
+    def rows(self, first: int, number: int) -> Self:
         return replace(self, starts=self.starts[first : first + number])
 
     def ids(self) -> NDArray[np.uint32]:

@@ -1,10 +1,8 @@
 """Base class of benchmarks that score the model's loss on running text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +106,7 @@ class TextBenchmark(OverText):
         return NUM_RANGES
 
     @model_validator(mode="after")
-    def _some_text(self) -> TextBenchmark:
+    def _some_text(self) -> Self:
         if not self.domains and not self.data_sets:
             raise SpecError(
                 "domains",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lce_core.benchmarks._base import CellRequest
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.windows import Stream, TokenScores, Windows
-from lce_core.progress import Progress
+from lce_core.progress import Progress, shifted
 from lce_core.statistics.estimates import Estimate, bootstrap_mean, cluster_numbers
 
 _GROUP_TOKENS = 1 << 22
@@ -112,11 +112,6 @@ def _known(request: CellRequest, windows: Windows) -> list[TokenScores | None]:
     text, length = (windows.stream.digest, windows.before), windows.length
     find, alike = request.losses.find, request.model.begins_alike
     return [find(text, start, length, alike) for start in windows.starts.tolist()]
-
-
-def shifted(report: Progress, first: int, total: int) -> Progress:
-    """Return a callback for a part of some work: it reports `first` + the part's progress."""
-    return lambda done, _: report(first + done, total)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,17 +60,19 @@ def _splits(
     name: str,
     repo: str,
     splits: Sequence[str],
-    folders: Sequence[str],
-    *more: str,
-    configs: Sequence[str | None] = (None,),
+    *configs: str,
+    more: Sequence[str] = (),
 ) -> dict[str, DataSet]:
     origin = f"huggingface.co/datasets/{repo}"
+    # MMLU has a folder for each of its configurations; other files may lie in the data folder too.
+    folder = configs[0] if configs else "data"
+    folders = ("*/",) if len(configs) > 1 else ("", f"{folder}/")
     return {
         split: DataSet(
             name,
             (*(f"{folder}{split}*" for folder in folders), *more),
             origin,
-            tuple(Table(config, split) for config in configs),
+            tuple(Table(config, split) for config in configs or (None,)),
         )
         for split in splits
     }
@@ -81,7 +83,7 @@ TASKS: Mapping[str, ShortTask] = {
         folder="mmlu/default",
         shots=5,
         metric="acc",
-        splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",), configs=MMLU_SUBJECTS),
+        splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), *MMLU_SUBJECTS),
         columns=("question", "choices", "answer"),
         num_questions=14_042,
         num_shown=285,
@@ -93,7 +95,7 @@ TASKS: Mapping[str, ShortTask] = {
         folder="hellaswag",
         shots=10,
         metric="acc_norm",
-        splits=_splits("hellaswag", "Rowan/hellaswag", ("train", "validation"), ("", "data/")),
+        splits=_splits("hellaswag", "Rowan/hellaswag", ("train", "validation")),
         columns=("activity_label", "ctx_a", "ctx_b", "endings", "label"),
         num_questions=10_042,
         num_shown=39_905,
@@ -105,13 +107,7 @@ TASKS: Mapping[str, ShortTask] = {
         folder="arc",
         shots=25,
         metric="acc_norm",
-        splits=_splits(
-            "arc_challenge",
-            "allenai/ai2_arc",
-            ("train", "test"),
-            ("", "ARC-Challenge/"),
-            configs=("ARC-Challenge",),
-        ),
+        splits=_splits("arc_challenge", "allenai/ai2_arc", ("train", "test"), "ARC-Challenge"),
         columns=("question", "choices", "answerKey"),
         num_questions=1_172,
         num_shown=1_119,
@@ -124,12 +120,7 @@ TASKS: Mapping[str, ShortTask] = {
         shots=0,
         metric="acc",
         splits=_splits(
-            "piqa",
-            "baber/piqa",
-            ("validation",),
-            ("", "data/"),
-            "valid.jsonl",
-            "valid-labels.lst",
+            "piqa", "baber/piqa", ("validation",), more=("valid.jsonl", "valid-labels.lst")
         ),
         columns=("goal", "sol1", "sol2", "label"),
         num_questions=1_838,
@@ -144,11 +135,7 @@ TASKS: Mapping[str, ShortTask] = {
         shots=5,
         metric="exact_match",
         splits=_splits(
-            "triviaqa",
-            "mandarjoshi/trivia_qa",
-            ("train", "validation"),
-            ("", "rc.nocontext/"),
-            configs=("rc.nocontext",),
+            "triviaqa", "mandarjoshi/trivia_qa", ("train", "validation"), "rc.nocontext"
         ),
         columns=("question", "answer"),
         num_questions=17_944,
@@ -160,13 +147,7 @@ TASKS: Mapping[str, ShortTask] = {
         folder="truthfulqa",
         shots=0,
         metric="acc",
-        splits=_splits(
-            "truthfulqa",
-            "truthfulqa/truthful_qa",
-            ("validation",),
-            ("", "multiple_choice/"),
-            configs=("multiple_choice",),
-        ),
+        splits=_splits("truthfulqa", "truthfulqa/truthful_qa", ("validation",), "multiple_choice"),
         columns=("question", "mc2_targets"),
         num_questions=817,
         requests=7,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus
-from lce_core.data import shards
+from lce_core.corpora import CORPORA, Block, Document, Place, StreamedCorpus
+from lce_core.data import tokenised
 from lce_core.data.held_out import HeldOutText
 from lce_core.data.shards import open_shards, write_shards
 from lce_core.errors import DataError, StoreError
@@ -99,11 +99,11 @@ def test_every_document_is_there_with_its_domain_and_split(text, tmp_path):
 
 
 def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(text, tmp_path, monkeypatch):
-    encode = shards._encode
+    encoded = tokenised.encoded
 
-    def late(source: Any, tokenizer: Any, vocabulary: int, block: Block) -> Any:
-        time.sleep(0.02 * (block.end.documents % 3))
-        return encode(source, tokenizer, vocabulary, block)
+    def late(tokenizer: Any, batch: Sequence[Document], *rest: Any) -> Any:
+        time.sleep(0.02 * (sum(map(ord, batch[0].name)) % 3))
+        return encoded(tokenizer, batch, *rest)
 
     found = []
     for workers in (1, 5):
@@ -111,7 +111,7 @@ def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(text, tmp_
         write(text, out, workers)
         pack(text, tmp_path / f"rows-{workers}", out)
         found.append((content(out), content(tmp_path / f"rows-{workers}")))
-        monkeypatch.setattr(shards, "_encode", late)
+        monkeypatch.setattr(tokenised, "encoded", late)
     assert found[0] == found[1]
 
 
@@ -278,7 +278,7 @@ def test_a_damaged_shard_is_never_served(text, tmp_path):
     shard = next((tmp_path / "out" / "00001").glob("*.bin"))
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-2])
-    with pytest.raises(StoreError, match="a token shard as the manifest describes it"):
+    with pytest.raises(StoreError, match=r"the \d+ bytes that manifest\.json names; delete"):
         open_shards(tmp_path / "out", "train")
     shard.write_bytes(whole)
     open_shards(tmp_path / "out", "train")
@@ -293,7 +293,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 from lce_core.corpora import Block, Document, Place
-from lce_core.data import shards
+from lce_core.data import tokenised
 from tests.lce_core.data import test_shards as t
 from tests.lce_core.data.test_packing import Plain
 
@@ -311,17 +311,13 @@ class Long(t.StreamedCorpus):
             documents = tuple(Document(str(n), "ab"[n % 2], "") for n in named)
             yield Block(documents, Place(number + 1, 0, (number + 1) * A_BLOCK))
 
-def ids(corpus, tokenizer, vocabulary, block):  # of real length: tokenising would take minutes
+def ids(tokenizer, batch, *_):  # of real length: tokenising would take minutes
     lengths = np.full(A_BLOCK, LENGTH)
-    domains = np.arange(A_BLOCK) % 2
-    rng = np.random.default_rng(block.end.file)
+    rng = np.random.default_rng(int(batch[0].name))
     found = rng.integers(0, 256, lengths.sum(), dtype=np.uint16)
-    names = [document.name for document in block.documents]
-    keys = np.arange(A_BLOCK, dtype=np.uint64)
-    train = np.zeros(A_BLOCK, bool)
-    return shards.TokenBlock(found, lengths, domains, train, names, keys, block.end)
+    return found, lengths, np.arange(A_BLOCK) % 2
 
-shards._encode = ids
+tokenised.encoded = ids
 folder = Path(sys.argv[1])
 for blocks in map(int, sys.argv[2:]):
     out, tokens = folder / str(blocks), blocks * A_BLOCK * LENGTH
