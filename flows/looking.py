@@ -73,9 +73,8 @@ def _tested(work: Work, store: Store) -> str:
         for (base_model, method, frozen), at in methods.items()
         if at == number
     ]
-    done, total = map(
-        len, (looks.settled_comparisons(after), looks.tested_at_looks(plan["expects"]))
-    )
+    done = len(looks.settled_comparisons(after))
+    total = len(looks.tested_at_looks(plan["expects"]))
     settled_now = f"settled: {', '.join(names)}" if names else "no method is settled"
     return (
         f"{plan['study']}: look {number} after {plan['looks'][number - 1]} seeds:"

@@ -59,11 +59,9 @@ class Budget:
     ) -> dict[str, float]:
         """Return the price of each step in hours of this unit, by fingerprint."""
         if self.unit == "h":
-            predicted, slots = (
-                prices.predicted(steps, execution.training_processes),
-                execution.slots,
-            )
-            return {n: one.seconds * one.slots / slots / 3600 for n, one in predicted.items()}
+            slots = execution.slots
+            predicted = prices.predicted(steps, execution.training_processes)
+            return {name: p.seconds * p.slots / slots / 3600 for name, p in predicted.items()}
         return {step.fingerprint: prices.of(step).seconds / 3600 for step in steps}
 
 

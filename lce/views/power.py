@@ -392,8 +392,11 @@ def _effect(own: Sequence[Comparison], options: Options) -> float | None:
 def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Options) -> float:
     if _undecidable(own, num_seeds):
         return 0.0
-    tests = (one.test for one in own if one.test)
-    return min(it.design.probability(num_seeds, 1, effect, it.alpha, options.ratio) for it in tests)
+    return min(
+        test.design.probability(num_seeds, 1, effect, test.alpha, options.ratio)
+        for test in (one.test for one in own)
+        if test
+    )
 
 
 def _is_one_run(own: Sequence[Comparison], num_seeds: int) -> bool:
