@@ -51,7 +51,12 @@ def answer_apart(
     within = limits(memory)
     if most_bytes is not None:
         within = replace(within, result=min(within.result, most_bytes))
-    request: dict[str, Any] = {"query": [str(path), sql, seconds], "most_rows": most_rows}
+    request: dict[str, Any] = {
+        "path": str(path),
+        "sql": sql,
+        "seconds": seconds,
+        "most_rows": most_rows,
+    }
     with tempfile.TemporaryDirectory(prefix="lce-sql-") as folder:  # deleted even if DuckDB crashes
         request |= {"temporary": folder, "within": asdict(within)}
         process = subprocess.Popen(
@@ -95,8 +100,8 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_DATA, (within.memory, within.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        path, *query = request["query"]
-        found = read_blocks(Path(path), *query, most_rows=request["most_rows"], within=within)
+        path, sql, seconds = (request[key] for key in ("path", "sql", "seconds"))
+        found = read_blocks(Path(path), sql, seconds, most_rows=request["most_rows"], within=within)
         _send({"columns": next(found)})
         for block in found:
             _send({"rows": [[_packed(value) for value in row] for row in block]})

@@ -84,6 +84,7 @@ def build_catalog(store: Store, *, only_if_changed: bool = False) -> Path:
 
 
 refresh_catalog = functools.partial(build_catalog, only_if_changed=True)
+"""Build the catalog only if the store or code changed since the last build; return its path."""
 
 
 def _build(store: Store, path: Path, state: str) -> None:

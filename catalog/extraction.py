@@ -37,6 +37,7 @@ from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
+_OF_VERSION = ("sha256", "results_before", "hypothesis", "looks")
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -122,7 +123,13 @@ def history(store: Store) -> dict[str, pa.Table]:
     comparison are NULL.
     """
     registered = (
-        {**one, **comparison, "study": study, "version": version, "registered_at": _utc(one["at"])}
+        {
+            **{key: one.get(key) for key in _OF_VERSION},
+            **comparison,
+            "study": study,
+            "version": version,
+            "registered_at": _utc(one["at"]),
+        }
         for study, versions in store.studies.registrations().items()
         for version, one in enumerate(versions, start=1)
         for comparison in one["expects"] or [{}]

@@ -71,9 +71,11 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
             family = SHORT_CONTEXT if is_default else PRIMARY
         one = found.setdefault(key, Prediction(family, rank or 0, number or 0, weight))
         if margin is not None:
-            place = "margins" if is_registered else "amended"
-            stated = (*getattr(one, place), ((method, frozen), expected, margin))
-            found[key] = replace(one, **dict[str, Any]({place: stated}))
+            stated = ((method, frozen), expected, margin)
+            if is_registered:
+                found[key] = replace(one, margins=(*one.margins, stated))
+            else:
+                found[key] = replace(one, amended=(*one.amended, stated))
     return found
 
 

@@ -64,6 +64,7 @@ def _rows(
     has_seeds = any(one.row["generalises_to"] == SEEDS for one in found)
     main = _corrected(found, missing, looks)
     here = [replace(one, contrast=one.on_checkpoints) for one in found] if has_seeds else []
+    # Without such a comparison `second` only has the right length.
     second = _corrected(here, missing, looks) if has_seeds else main
     for one, result, on_checkpoints in zip(found, main, second, strict=True):
         other = on_checkpoints if one.row["generalises_to"] == SEEDS else None

@@ -252,6 +252,7 @@ def read_plan(file: Path) -> dict[str, Any]:
 
 
 def first_fault(error: ValidationError) -> str:
+    """Return place and message of the first fault, such as "cells.0.task: Field required"."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else first["msg"]

@@ -14,7 +14,9 @@ the cell's artifact may have been computed under another label or seed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +35,7 @@ from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import CellSpec, kind_named
 
 FORMAT = 1
-MAX_CHARS = 1 << 28
+MAX_BYTES = 1 << 28
 """Maximum file size; a lock of 250,000 cells has about 100 million characters."""
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of a spec with a digest of input data or weights."""
@@ -106,7 +108,9 @@ class Lock:
         """Read a lock file; DataError if it is unreadable or invalid."""
         try:
             with open_file(path) as file:
-                text = file.read(MAX_CHARS + 1).decode()
+                if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                    raise OSError(errno.EFBIG, f"more than {MAX_BYTES:,} bytes")
+                text = file.read().decode()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(
                 f"{path}",

@@ -634,7 +634,10 @@ class _Planner:
         steps: Steps | None = None,
         before: Sequence[str] = (),
     ) -> Step:
-        """Add and return a step. Its name is `before`, the base model and `names`."""
+        """Add and return a step, named `before`, the base model and `names`, joined by hyphens.
+
+        `steps` is where it belongs, by default to the steps that need only text.
+        """
         steps = self._of_text if steps is None else steps
         name = "-".join(map(str, (*before, self.model.known_as, *names)))
         present = {role: parent for role, parent in parents.items() if parent is not None}

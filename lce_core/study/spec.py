@@ -102,13 +102,11 @@ class MethodEntry(Section):
     @model_validator(mode="after")
     def _consistent(self) -> MethodEntry:
         name = self.method.plugin_name
-        for key in (*_OF_TRAINING, "train_positions"):
-            value = getattr(self, key)
-            if not self.tuned and value != type(self).model_fields[key].default:
+        for key in _OF_TRAINING:
+            if not self.tuned and getattr(self, key) is not None:
                 raise SpecError(
                     key,
-                    f"{value if isinstance(value, str) else 'a value'} for {name}, which is not"
-                    " trained",
+                    f"a value for {name}, which is not trained",
                     f"`{key}` only in entries with `tuned: true`",
                     f"add `tuned: true`, or leave out `{key}`",
                 )
@@ -120,12 +118,12 @@ class MethodEntry(Section):
                 given[0],
                 " with ".join(f"{key}: {sources[key]}" for key in given),
                 "one source of weights: published, of another entry, or trained by this entry",
-                f"remove `{given[0]}` or `{given[-1]}`",
+                f"keep one of {', '.join(given)}",
             )
         if self.checkpoint is not None and self.method.open_search():
             raise SpecError(
                 "checkpoint",
-                f"published weights for {self.method.plugin_name} with a search",
+                f"published weights for {name} with a search",
                 "a method whose parameters are given, because the weights were trained with them",
                 "state the parameters of the published weights, or remove `checkpoint`",
             )
@@ -142,6 +140,13 @@ class MethodEntry(Section):
                 f"tuned: false for {name}, which works only after training",
                 "a trained variant of this method",
                 "add `tuned: true`, or `checkpoint` with the name of published weights",
+            )
+        if not self.tuned and self.train_positions != "exact":
+            raise SpecError(
+                "train_positions",
+                f"{self.train_positions} for {name}, which is not trained",
+                "`train_positions` only in entries with `tuned: true`",
+                "add `tuned: true`, or leave out `train_positions`",
             )
         return self
 

@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,21 +190,18 @@ def _environment(settings: Mapping[str, str], *, hides_users: bool) -> Iterator[
     These could select another server or run. Without it, the user's variables take precedence.
     """
 
-    def taken() -> dict[str, str]:
-        names = [
-            key
-            for key in os.environ
-            if key in settings or (hides_users and key.startswith("MLFLOW_"))
-        ]
+    def taken(added: Collection[str]) -> dict[str, str]:
+        names = [k for k in os.environ if k in added or (hides_users and k.startswith("MLFLOW_"))]
         return {key: os.environ.pop(key) for key in names}
 
-    before = taken()
-    os.environ.update(settings if hides_users else {**settings, **before})
+    hidden = taken(settings if hides_users else ())
+    added = {key: text for key, text in settings.items() if key not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        taken()
-        os.environ.update(before)
+        taken(added)
+        os.environ.update(hidden)
 
 
 @dataclass(frozen=True)
