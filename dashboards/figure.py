@@ -152,10 +152,10 @@ def cell_of(value: Value) -> Cell:
 
 def score_cell(value: float, low: float = 0.0, high: float = 0.0, *, is_best: bool = False) -> Cell:
     """Return a cell with a number, bold if it is the best, and with its range if low < high."""
-    facts = {"class": "number", "data-value": repr(value)}
+    facts = {"class": "number", "data-value": repr(float(value))}
     shown = Markup("<b>{}</b>" if is_best else "{}").format(formats.score(value))
     if low < high:
-        facts |= {"data-low": repr(low), "data-high": repr(high)}
+        facts |= {"data-low": repr(float(low)), "data-high": repr(float(high))}
         ends = formats.score(low), formats.score(high)
         shown += Markup(" <small>[{}, {}]</small>").format(*ends)
     return Cell(shown, facts)

@@ -132,7 +132,7 @@ def heat_map(
     contents: Contents,
     title: str,
     rows: Sequence[Row],
-    in_order: Sequence[Family] = (),
+    in_order: Sequence[Family] | None = None,
     won: Won | None = None,
 ) -> HeatMap:
     """Return the heat map of these rows; by default, in the order of the groups of methods."""
@@ -156,7 +156,7 @@ def heat_map(
     asked = {variant for variant, _, _ in fields}
     shown = [
         Family(family.key, family.title, members)
-        for family in in_order or groups(contents)
+        for family in (groups(contents) if in_order is None else in_order)
         if (members := tuple(one for one in family.variants if one in asked))
     ]
     blocks = {benchmark_label(one): lengths[one] for one in names}

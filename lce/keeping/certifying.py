@@ -27,7 +27,8 @@ def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-    own, notes = compare(stated, stated.reading), list[str]()
+    own = compare(stated, stated.reading)
+    notes: list[str] = []
     table = [("program", "version", "tables", "attention", "logits")]
     with tempfile.TemporaryDirectory() as tiny:
         write_tiny(stated, Path(tiny))

@@ -70,6 +70,7 @@ class RequestRotary(nn.Module):
         return self.table.inv_freq.tobytes(), self.factors, self.table.positions
 
     def constants(self, device: torch.device) -> Tensor:
+        """Return the frequencies, of the shape that `turns` and recorded graphs read."""
         assert self.table is not None
         return frequencies(self.table, device)
 

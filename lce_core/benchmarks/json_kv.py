@@ -4,6 +4,8 @@ The prompt is HELMET's. The dictionary has as many pairs as fit. An answer is ri
 the value, ignoring case, punctuation, articles and white space (HELMET's substring exact match).
 """
 
+import re
+import string
 import uuid
 from collections.abc import Sequence
 
@@ -22,13 +24,14 @@ from lce_core.benchmarks import (
     encoded,
     marking,
 )
-from lce_core.benchmarks.longbench.tasks import plain_words
 
 INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
 DEPTHS = (0, 20, 40, 60, 80, 100)
 """Positions of the asked pair in per cent of the dictionary: six, as in HELMET's files dep6."""
 SHOTS = 2
 """Solved examples before the asked key, the number of HELMET's base models."""
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 Pair = tuple[str, str]
 
@@ -94,7 +97,7 @@ def _written(pairs: Sequence[Pair]) -> str:
 
 
 def _normalised(text: str) -> str:
-    return " ".join(plain_words(text))
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def _pair(rng: np.random.Generator) -> Pair:

@@ -9,9 +9,12 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Split
-from lce_core.corpora._rows import Absent, is_utf8, readable, rows
+from lce_core.corpora._rows import Absent, decoded, is_utf8, readable, rows, unreadable
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import given_names, is_address
+
+# Users' text sources import `decoded` and `unreadable` from here, as the template does.
+__all__ = ["ListedDomains", "decoded", "files_below", "split_of", "unreadable"]
 
 
 class ListedDomains(Corpus):

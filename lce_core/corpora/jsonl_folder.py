@@ -94,7 +94,11 @@ class JsonlFolder(ListedDomains):
 CORPUS = JsonlFolder
 EVIDENCE = (
     calls(
-        JsonlFolder.split, "train", "printf a.jsonl:1 | sha256sum", name="a.jsonl:1", parameters={}
+        JsonlFolder.split,
+        "train",
+        "printf a.jsonl:1 | sha256sum",
+        name="a.jsonl:1",
+        parameters={"held_out_percent": 5.0},
     ),
 )
 

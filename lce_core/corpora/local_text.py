@@ -126,7 +126,13 @@ class LocalText(Corpus):
 
 CORPUS = LocalText
 EVIDENCE = tuple(
-    calls(LocalText.split, split, f"printf {name} | sha256sum", name=name, parameters={})
+    calls(
+        LocalText.split,
+        split,
+        f"printf {name} | sha256sum",
+        name=name,
+        parameters={"held_out_percent": 10.0},
+    )
     for name, split in (("json/decoder.py", "train"), ("topics/specialnames", "held_out"))
 )
 

@@ -24,5 +24,11 @@ class TextFolder(JsonlFolder):
 
 CORPUS = TextFolder
 EVIDENCE = (
-    calls(TextFolder.split, "train", "printf a.md | sha256sum", name="a.md", parameters={}),
+    calls(
+        TextFolder.split,
+        "train",
+        "printf a.md | sha256sum",
+        name="a.md",
+        parameters={"held_out_percent": 5.0},
+    ),
 )

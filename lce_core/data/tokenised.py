@@ -73,6 +73,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def require_size(file: Path, expected: int) -> None:
+    """Raise StoreError if a file has not the size that its step's manifest.json implies."""
     size = file.stat().st_size if file.is_file() else None
     if size != expected:
         got = "no such file" if size is None else f"{size} bytes"
@@ -84,7 +85,7 @@ def damaged(file: Path, got: str, expected: str) -> StoreError:
         file,
         got,
         expected,
-        "delete the step's folder and run the study again, which makes it again",
+        "run the study again, which makes what is damaged again",
     )
 
 

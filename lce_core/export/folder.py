@@ -67,7 +67,8 @@ def export(
             "name another folder, or remove this file or folder",
         )
     base_model, method = subject.base_model, subject.method
-    learned: Path | None = file if (file := subject.weights / LEARNED).is_file() else None
+    file = subject.weights / LEARNED
+    learned = file if file.is_file() else None
     form = stock_form(method, base_model, subject.target_context, length=length, learned=learned)
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = out.parent / f".{out.name}-{uuid.uuid4().hex[:8]}"

@@ -188,12 +188,16 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
         reader = GGUFReader(file)
         _check_metadata(reader, model, form, file)
         save_file(_weights(reader, model, form, file), out / "model.safetensors", {"format": "pt"})
-        tokens, ids = read("tokenizer.ggml.tokens"), form.special.items()
+        tokens = read("tokenizer.ggml.tokens")
+        special = {
+            f"{name}_token": tokens[read(f"tokenizer.ggml.{key}_token_id")]
+            for name, key in form.special.items()
+        }
         tokenizer = PreTrainedTokenizerFast(
             tokenizer_object=form.build_tokenizer(read),
             model_max_length=model.geometry.trained_context,
             clean_up_tokenization_spaces=False,
-            **{f"{name}_token": tokens[read(f"tokenizer.ggml.{k}_token_id")] for name, k in ids},
+            **special,
         )
         tokenizer.save_pretrained(out)
     except (ValueError, IndexError, OSError, RuntimeError) as error:

@@ -44,7 +44,9 @@ _CHECKED = (
 )
 """Keys of config.json whose values must be the plug-in's; weights may have more tokens."""
 _ROPE = ("rope_type", "rope_theta", "partial_rotary_factor")
+"""Keys of `rope_parameters` that are checked, too."""
 _WINDOWED = ("sliding_window", "layer_types", "query_pre_attn_scalar", SLIDING)
+"""Keys of models with windows; SLIDING is the rotary table of layers with a window, as a whole."""
 
 
 class LoadedModel(LanguageModel):
@@ -262,7 +264,8 @@ def _stated(config: PretrainedConfig, key: str) -> object:
     # transformers fills rope_parameters from the older keys rope_theta, rope_scaling and
     # partial_rotary_factor.
     stated = config.rope_parameters or {}
-    # Gemma 3 states one table for each kind of layers; methods extend layers with full attention.
+    # Gemma 3 states one table for each kind of layers. Other keys than SLIDING are those of layers
+    # with full attention, which methods extend.
     value = stated.get(key) if key == SLIDING else stated.get(FULL, stated).get(key)
     return 1.0 if value is None and key == "partial_rotary_factor" else value
 

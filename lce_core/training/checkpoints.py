@@ -157,10 +157,12 @@ def _points(folder: Path) -> list[Point]:
 
 def _readable(folder: Path) -> Iterator[tuple[Point, dict[str, Any]]]:
     for point in _points(folder):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             facts = read_mapping(point.path / "point.json")
-            if isinstance(facts.get("identity"), str) and isinstance(facts.get("shards"), int):
-                yield point, facts
+        except (OSError, ValueError):
+            continue
+        if isinstance(facts.get("identity"), str) and isinstance(facts.get("shards"), int):
+            yield point, facts
 
 
 def _file_name(index: int, count: int) -> str:

@@ -30,7 +30,7 @@ class _Operations(TorchDispatchMode):
 
 
 class OperationRecorder:
-    """What `lce_core.attention.token_graphs.CudaRecorder` is for CUDA, for the CPU."""
+    """`lce_core.attention.token_graphs.Recorder` of the CPU."""
 
     def __init__(self) -> None:
         self.num_recordings = 0

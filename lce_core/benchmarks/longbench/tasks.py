@@ -35,8 +35,8 @@ def has_complete_line(text: str) -> bool:
 
 
 def token_f1(prediction: str, reference: str) -> float:
-    """Return the F1 score of `plain_words`."""
-    found, wanted = plain_words(prediction), plain_words(reference)
+    """Return the F1 score of words in lower case, without ASCII punctuation, a, an and the."""
+    found, wanted = _words(prediction), _words(reference)
     common = (Counter(found) & Counter(wanted)).total()
     return 2 * common / (len(found) + len(wanted)) if common else 0.0
 
@@ -110,8 +110,7 @@ def _is_code(line: str) -> bool:
     return not any(mark in line for mark in ("`", "#", "//"))
 
 
-def plain_words(text: str) -> list[str]:
-    """Return the words in lower case, without ASCII punctuation, a, an and the."""
+def _words(text: str) -> list[str]:
     plain = text.lower().translate(_WITHOUT_PUNCTUATION)
     return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 

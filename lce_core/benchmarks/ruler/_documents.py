@@ -141,10 +141,17 @@ def _squad_rows(rows: list[DataRow]) -> Collection:
 
 
 def _hotpot_rows(rows: list[DataRow]) -> Collection:
-    for key, other in (("context", "sentences"), ("supporting_facts", "sent_id")):
-        pairs = [zip(row[key]["title"], row[key][other], strict=True) for row in rows]
-        rows = [row | {key: [*own]} for row, own in zip(rows, pairs, strict=True)]
-    return _hotpot(rows)
+    pairs = (("context", "sentences"), ("supporting_facts", "sent_id"))
+    return _hotpot(
+        [
+            row
+            | {
+                key: list(zip(row[key]["title"], row[key][other], strict=True))
+                for key, other in pairs
+            }
+            for row in rows
+        ]
+    )
 
 
 def _squad(rows: list[DataRow]) -> Collection:

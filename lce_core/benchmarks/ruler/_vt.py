@@ -87,8 +87,9 @@ class VariableTracking:
         self._shown = _solved(shown)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        blank, example = " ", self._shown
-        if not self._v1:
+        if self._v1:
+            blank, example = " ", self._shown  # RULER does not count the blank
+        else:
             blank, example = "", _solved(self._example.draft(self._example_blocks, index, draw))
         chain = self._chain.draft(size, index, draw)
         text, *controls = (f"{blank}{example}\n\n{one}" for one in (chain.text, *chain.controls))

@@ -65,8 +65,8 @@ def _splits(
 ) -> dict[str, DataSet]:
     origin = f"huggingface.co/datasets/{repo}"
     # MMLU has a folder for each of its configurations; other files may lie in the data folder too.
-    folder = configs[0] if configs else "data"
-    folders = ("*/",) if len(configs) > 1 else ("", f"{folder}/")
+    own = configs[0] if configs else "data"
+    folders = ("*/",) if len(configs) > 1 else ("", f"{own}/")
     return {
         split: DataSet(
             name,

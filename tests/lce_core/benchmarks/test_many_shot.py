@@ -196,7 +196,8 @@ def test_the_published_files_have_exactly_the_known_codes(test_data):
 
 def test_there_are_fifty_names_in_one_order():
     assert len(LABELS) == len(set(LABELS.values())) == 50
-    assert set(CLASSES) == set(LABELS.values())
+    digest = hashlib.sha256("\n".join(CLASSES).encode()).hexdigest()
+    assert digest == "117968585b3cf5783ea53b82c11695b749dd1086f1ba5bc083e16c8dfd229420"
     assert CLASSES[:4] == ("Food", "Date", "Order, rank", "Speed")
 
 

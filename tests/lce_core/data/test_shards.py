@@ -278,7 +278,9 @@ def test_a_damaged_shard_is_never_served(text, tmp_path):
     shard = next((tmp_path / "out" / "00001").glob("*.bin"))
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-2])
-    with pytest.raises(StoreError, match=r"the \d+ bytes that manifest\.json names; delete"):
+    with pytest.raises(
+        StoreError, match=r"the \d+ bytes that manifest\.json names; run the study again"
+    ):
         open_shards(tmp_path / "out", "train")
     shard.write_bytes(whole)
     open_shards(tmp_path / "out", "train")

@@ -111,6 +111,13 @@ def test_a_torn_json_file_is_named(folder, name):
         require_model(folder)
 
 
+def test_an_index_whose_link_leads_nowhere_is_named(folder):
+    (folder / INDEX).unlink(missing_ok=True)
+    (folder / INDEX).symlink_to("gone")
+    with pytest.raises(DataError, match=f"{INDEX}: got a damaged file"):
+        require_model(folder)
+
+
 def test_a_model_of_ones_own_needs_a_tokenizer(folder):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(DataError, match="no tokenizer; expected one of the files"):
