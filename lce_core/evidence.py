@@ -60,7 +60,7 @@ def frequencies(
     attention head, for a method with frequencies per head. See `value` for the rest.
     """
     at = geometry, target, request, layer
-    return _of_method("inv_freq", tuple(expected), origin, parameters, at, pairs=pairs, head=head)
+    return _of_method("inv_freq", tuple(expected), origin, parameters, *at, pairs=pairs, head=head)
 
 
 def value(
@@ -89,7 +89,7 @@ def value(
         factors.
     """
     at = geometry, target, request, layer
-    return _of_method(quantity, expected, origin, parameters, at, positions=positions)
+    return _of_method(quantity, expected, origin, parameters, *at, positions=positions)
 
 
 def _of_method(
@@ -97,14 +97,15 @@ def _of_method(
     expected: Any,
     origin: str,
     parameters: Mapping[str, Any],
-    at: tuple[RopeGeometry, int, int | None, int],
+    geometry: RopeGeometry,
+    target: int,
+    request: int | None,
+    layer: int,
     *,
     pairs: Sequence[int] = (),
     head: int | None = None,
     positions: Sequence[tuple[int, ...]] = (),
 ) -> Evidence:
-    geometry, target, request, layer = at
-
     def prepare(plugin: type[Any]) -> Callable[[], Any]:
         method = plugin.model_validate(parameters)
         lengths = ContextLengths(geometry.trained_context, target, request or target)

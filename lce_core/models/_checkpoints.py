@@ -1,8 +1,9 @@
 """Published checkpoints of Llama, Phi, SmolLM2, Qwen2.5 and Gemma 3, one class each, in TABLE."""
 
+from lce_core.evidence import calls
 from lce_core.models import HubAddress, LanguageModel, LocalLayers, ModelShape
 from lce_core.models._packaged import PackagedModel, WheelFile
-from lce_core.models._stock import Gemma3, Llama, Phi, Qwen2, counted
+from lce_core.models._stock import Gemma3, Llama, Phi, Qwen2, StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
@@ -33,9 +34,13 @@ class Llama7B(Llama):
     shape = ModelShape(num_layers=32, hidden_size=4096, intermediate_size=11008, vocab_size=32000)
     rms_norm_eps = 1e-6
     begin, end = 1, 2
-    evidence = counted(
-        6_738_415_616,
-        "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            6_738_415_616,
+            "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -55,9 +60,13 @@ class Llama27B(Llama):
     )
     shape = ModelShape(num_layers=32, hidden_size=4096, intermediate_size=11008, vocab_size=32000)
     begin, end = 1, 2
-    evidence = counted(
-        6_738_415_616,
-        "half of the 13,476,835,328 bytes of the hub's float16 files, less 32 x 64 frequencies",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            6_738_415_616,
+            "half of the 13,476,835,328 bytes of the hub's float16 files, less 32 x 64 frequencies",
+            parameters={},
+        ),
     )
 
 
@@ -74,9 +83,13 @@ class Llama213B(Llama):
     )
     shape = ModelShape(num_layers=40, hidden_size=5120, intermediate_size=13824, vocab_size=32000)
     begin, end = 1, 2
-    evidence = counted(
-        13_015_864_320,
-        "2 x 32000 x 5120 + 40 x (4 x 5120^2 + 3 x 5120 x 13824 + 2 x 5120) + 5120, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            13_015_864_320,
+            "2 x 32000 x 5120 + 40 x (4 x 5120^2 + 3 x 5120 x 13824 + 2 x 5120) + 5120, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -94,9 +107,13 @@ class Phi2(Phi):
     shape = ModelShape(
         num_layers=32, hidden_size=2560, intermediate_size=10240, vocab_size=51200, gated_mlp=False
     )
-    evidence = counted(
-        2_779_683_840,
-        "half of total_size, 5,559,367,680 bytes, in the hub's model.safetensors.index.json",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            2_779_683_840,
+            "half of total_size, 5,559,367,680 bytes, in the hub's model.safetensors.index.json",
+            parameters={},
+        ),
     )
 
 
@@ -114,9 +131,14 @@ class SmolLM2(Llama):
         vocab_size=49152,
         tied_embeddings=True,
     )
-    evidence = counted(
-        134_515_008,
-        "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            134_515_008,
+            "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576,"
+            " by hand",
+            parameters={},
+        ),
     )
 
 
@@ -196,10 +218,14 @@ class Gemma3270MQ4(PackagedModel, Gemma3):
             layers=tuple(layer for layer in range(18) if (layer + 1) % 6), window=512, theta=1e4
         ),
     )
-    evidence = counted(
-        268_098_176,
-        "262144 x 640 + 18 x (2 x 640 x 1024 + 2 x 640 x 256 + 3 x 640 x 2048 + 4 x 640"
-        " + 2 x 256) + 640, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            268_098_176,
+            "262144 x 640 + 18 x (2 x 640 x 1024 + 2 x 640 x 256 + 3 x 640 x 2048 + 4 x 640"
+            " + 2 x 256) + 640, by hand",
+            parameters={},
+        ),
     )
 
 
@@ -249,13 +275,22 @@ class Qwen25Coder15BQ4(PackagedModel, Qwen2):
     licence = "Apache-2.0"
     end = 151645
     geometry = RopeGeometry(
-        head_dim=128, rotary_dim=128, num_heads=12, num_kv_heads=2, theta=1e6, trained_context=32768
+        head_dim=128,
+        rotary_dim=128,
+        num_heads=12,
+        num_kv_heads=2,
+        theta=1e6,
+        trained_context=32768,
     )
     shape = ModelShape(num_layers=28, hidden_size=1536, intermediate_size=8960, vocab_size=151936)
-    evidence = counted(
-        1_777_088_000,
-        "2 x 151936 x 1536 + 28 x (2 x 1536^2 + 1536 + 2 x (1536 x 256 + 256) + 3 x 1536 x 8960"
-        " + 2 x 1536) + 1536, by hand",
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            1_777_088_000,
+            "2 x 151936 x 1536 + 28 x (2 x 1536^2 + 1536 + 2 x (1536 x 256 + 256) + 3 x 1536 x 8960"
+            " + 2 x 1536) + 1536, by hand",
+            parameters={},
+        ),
     )
 
 

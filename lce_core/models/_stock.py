@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lce_core.errors import DataError, SpecError, UnavailableError, first_line
-from lce_core.evidence import Evidence, calls
 from lce_core.hub import cached, fetch
 from lce_core.models import LanguageModel, LocalLayers, require_files
 from lce_core.models._weights import damaged
@@ -196,11 +195,6 @@ class StockModel(LoadedModel):
                     "name another folder, or choose the base model of these files, such as"
                     " hub_model",
                 )
-
-
-def counted(number: int, origin: str) -> tuple[Evidence, ...]:
-    """Declare the number of a model's parameters; `origin` is a calculation or a file's size."""
-    return (calls(StockModel.num_parameters, number, origin, parameters={}),)
 
 
 def load_weights(

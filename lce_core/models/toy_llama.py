@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lce_core.evidence import calls
 from lce_core.models import KeyVocabulary, ModelShape, Pretraining
-from lce_core.models._stock import Llama, counted
+from lce_core.models._stock import Llama, StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 
 VERSION = 1
 SOURCE = Source(paper="own", place="docs/performance.md, toy base model", reference="own")
-EVIDENCE = counted(
-    259_296, "392 x 96 + 2 x (4 x 96 x 96 + 3 x 96 x 256 + 2 x 96) + 96, counted by hand"
+EVIDENCE = (
+    calls(
+        StockModel.num_parameters,
+        259_296,
+        "392 x 96 + 2 x (4 x 96 x 96 + 3 x 96 x 256 + 2 x 96) + 96, counted by hand",
+        parameters={},
+    ),
 )
 
 NUM_BYTES = 256
@@ -46,10 +52,19 @@ class ToyLlama(Llama):
     """Peak learning rate of pretraining."""
 
     geometry = RopeGeometry(
-        head_dim=32, rotary_dim=32, num_heads=3, num_kv_heads=3, theta=1e4, trained_context=128
+        head_dim=32,
+        rotary_dim=32,
+        num_heads=3,
+        num_kv_heads=3,
+        theta=10000.0,
+        trained_context=128,
     )
     shape = ModelShape(
-        num_layers=2, hidden_size=96, intermediate_size=256, vocab_size=392, tied_embeddings=True
+        num_layers=2,
+        hidden_size=96,
+        intermediate_size=256,
+        vocab_size=392,
+        tied_embeddings=True,
     )
     initializer_range = 0.1
     """Large initial weights; with them, retrieval appears early in training."""

@@ -14,7 +14,6 @@ the cell's artifact may have been computed under another label or seed.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -108,9 +107,8 @@ class Lock:
         """Read a lock file; DataError if it is unreadable or invalid."""
         try:
             with open_file(path) as file:
-                if os.fstat(file.fileno()).st_size > MAX_BYTES:
-                    raise OSError(errno.EFBIG, f"more than {MAX_BYTES:,} bytes")
-                text = file.read().decode()
+                size = os.fstat(file.fileno()).st_size
+                text = "" if size > MAX_BYTES else file.read().decode()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(
                 f"{path}",
@@ -119,6 +117,9 @@ class Lock:
                 "check the path and the file's permissions, or run `lce lock STUDY` to write it"
                 " again",
             ) from None
+        if size > MAX_BYTES:
+            expected = f"a lock of at most {MAX_BYTES:,} bytes"
+            raise DataError(f"{path}", f"{size:,} bytes", expected, "divide the study into several")
         return cls.parse(text, f"{path}")
 
     @classmethod

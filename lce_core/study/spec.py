@@ -118,7 +118,7 @@ class MethodEntry(Section):
                 given[0],
                 " with ".join(f"{key}: {sources[key]}" for key in given),
                 "one source of weights: published, of another entry, or trained by this entry",
-                f"keep one of {', '.join(given)}",
+                f"keep only {' or '.join(f'`{key}`' for key in given)}",
             )
         if self.checkpoint is not None and self.method.open_search():
             raise SpecError(
