@@ -241,13 +241,13 @@ def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path):
 def test_what_no_rope_type_says_is_refused(name, parameters, base, match):
     method = METHODS.parse({"name": name, **parameters}, "test")
     with pytest.raises(SpecError, match=match):
-        stock_form(method, BASES[base], TARGET)
+        stock_form(method, with_files(BASES[base]), TARGET)
 
 
 @pytest.mark.parametrize("name", ["ntk_32k", "ntk_64k", "dynamic_pi"])
 def test_frequencies_for_requests_beyond_the_target_hold_for_these_alone(name):
     method, geometry = METHODS.parse({"name": name}, "test"), BASES[0].geometry
-    form = stock_form(method, BASES[0], TARGET, length=2 * TARGET)
+    form = stock_form(method, with_files(BASES[0]), TARGET, length=2 * TARGET)
     lengths = ContextLengths(TRAINED, TARGET, 2 * TARGET)
     assert form.table.agrees(method.rope_table(geometry, lengths), 0.0)
     assert form.only_at == 2 * TARGET
