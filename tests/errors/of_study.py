@@ -10,12 +10,12 @@ from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.models import Pretraining
 from lce_core.models.toy_llama import ToyLlama
-from lce_core.registry import Registry
 from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes
+from tests.support.plugin_copies import plugins_removed_after
 from tests.support.toy_study import TOY
 
 
@@ -85,9 +85,9 @@ def _(_: Place) -> None:
 def plugin(place: Place, content: str) -> None:
     """Load a file of methods from its own folder."""
     write(place, "provoked.py", content)
-    write(place, "__init__.py")
-    place.patch.syspath_prepend(place.folder.parent)
-    Registry(place.folder.name, "METHOD", METHODS.kind).load("provoked")
+    with plugins_removed_after():
+        METHODS.add_folder(place.folder)
+        METHODS.load("provoked")
 
 
 provokes(SpecError, "check")(

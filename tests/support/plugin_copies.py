@@ -30,9 +30,10 @@ def plugins_removed_after() -> Iterator[None]:
             search = importlib.import_module(package).__path__
             for folder in set(folders) - set(before.get(package, ())):
                 search.remove(str(folder))
-                package_root = Path(folder).parent  # an installed package, or a folder of plug-ins
+                installed = (folder.parent / "__init__.py").exists()
+                root = folder.parent if installed else folder  # its helper modules, too
                 for name, module in list(sys.modules.items()):
-                    if Path(getattr(module, "__file__", None) or "").is_relative_to(package_root):
+                    if Path(getattr(module, "__file__", None) or "").is_relative_to(root):
                         del sys.modules[name]
                         vars(sys.modules[package]).pop(name.rpartition(".")[2], None)
         importlib.invalidate_caches()
