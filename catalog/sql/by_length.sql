@@ -159,10 +159,11 @@ differences AS (
 within AS (
     SELECT * FROM differences
     WHERE eval_length <= trained_context
-    QUALIFY eval_length = max(eval_length) OVER (PARTITION BY study, base_model, benchmark)
+    QUALIFY eval_length
+        = max(eval_length) OVER (PARTITION BY study, base_model, benchmark, task_set)
 ),
 beyond AS (
-    SELECT study, base_model, method, frozen, benchmark, better AS gained
+    SELECT study, base_model, method, frozen, benchmark, task_set, better AS gained
     FROM differences
     WHERE eval_length = target_context AND target_context > trained_context
 ),
@@ -187,7 +188,7 @@ SELECT
     train_tokens,
     variant_name(method, frozen) AS variant
 FROM within
-JOIN beyond USING (study, base_model, method, frozen, benchmark)
+JOIN beyond USING (study, base_model, method, frozen, benchmark, task_set)
 JOIN trained USING (study, base_model, method, frozen)
 ORDER BY study, position;
 

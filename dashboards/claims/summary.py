@@ -224,10 +224,10 @@ class Summary:
                 for one, other in [Variant.pair(row)]
             ]
             yield (
-                f"{len(explained):,} of {len(better):,} significant differences say nothing about"
-                " long contexts: without the context (no_context), or with only the answer's"
-                " neighbourhood (local_context), the methods differ as much or more:"
-                f" {listed(named)}."
+                f"{len(explained):,} of {len(better):,} significant differences may come from a"
+                " control: the methods also differ without the context (no_context), or with only"
+                " the answer's neighbourhood (local_context), and the interval of what remains"
+                f" reaches 0: {listed(named)}."
             )
 
     def _few(self) -> Iterator[str]:

@@ -27,6 +27,8 @@ _VOCABULARY, _LAYERS = 128, 8
 _EXPERTS = ("num_experts", "num_local_experts", "num_experts_per_tok")
 _DEFAULTS = ("hidden_act", "layer_norm_eps", "rms_norm_eps", "tie_word_embeddings")
 """Keys that have nothing to do with RoPE and for which programs have different defaults."""
+_SCALES = ("embedding_multiplier", "residual_multiplier", "logits_scaling", "logit_scale")
+"""Factors that would shrink the logits of a tiny model, and with them the effect of RoPE."""
 
 
 def write_tiny(stated: Stated, folder: Path) -> None:
@@ -46,6 +48,7 @@ def write_tiny(stated: Stated, folder: Path) -> None:
         "vocab_size": _VOCABULARY,
         "initializer_range": (2 * facts.head_dim) ** -0.5,  # scores have a variance of about 1
         **{key: 2 for key in _EXPERTS if key in stated.config},
+        **{key: 1.0 for key in _SCALES if key in stated.config},
         **{f"{name}_token_id": None for name in ("bos", "eos", "pad")},
         **{
             key: stated.config[key][:layers]
@@ -53,6 +56,8 @@ def write_tiny(stated: Stated, folder: Path) -> None:
             if stated.config.get(key)
         },
     }
+    if "attention_multiplier" in config:
+        config["attention_multiplier"] = facts.head_dim**-0.5
     for key in ("architectures", "auto_map", "quantization_config"):
         config.pop(key, None)
     folder.mkdir(exist_ok=True)

@@ -130,7 +130,7 @@ REASONS = {
     " part of it",
     "falcon": "attention through AttentionInterface; this model's layers compute their own",
     "falcon_mamba": _RECURRENT,
-    "gemma2": "scores without a soft cap, because fused attention kernels compute none",
+    "gemma2": "scores without a soft cap, because lce's kernels compute none",
     "gpt2": "RoPE; this model has learned position embeddings",
     "jamba": _RECURRENT,
     "llama4_text": "one attention for all layers; some layers of this model attend inside chunks,"

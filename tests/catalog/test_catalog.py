@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -170,6 +171,17 @@ def test_losses_and_gains_are_those_of_the_means_in_one_unit(catalog):
         assert row["gained"] == pytest.approx(better(*who, row["beyond_length"]), abs=1e-12)
         (study,) = ask(catalog, f"FROM studies WHERE study = '{row['study']}'")
         assert row["within_length"] <= study["trained_context"] < row["beyond_length"]
+
+
+def test_nothing_is_lost_or_gained_between_different_tasks(catalog, tmp_path):
+    changed = shutil.copy(catalog, tmp_path / "changed.duckdb")
+    with duckdb.connect(str(changed)) as connection:
+        connection.execute(
+            "UPDATE store.cell SET task = 'other'"
+            " WHERE benchmark = 'perplexity' AND eval_length = 512"
+        )
+    sql = "SELECT DISTINCT benchmark FROM lost_and_gained ORDER BY ALL"
+    assert [row["benchmark"] for row in ask(changed, sql)] == ["needle", "passkey"]
 
 
 def test_each_cell_without_a_result_says_why(catalog):

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from lce.keeping.certifying import certify
+from lce.keeping.certifying import LARGEST_DIFFERENCE, certify
 from lce_core.errors import DataError, SpecError
+from lce_core.export import logits
 from lce_core.export.runtimes import READERS, Reading, Stated, certified, read_stated
 from tests.support.published_configs import CONFIGS, LLAMA2, ODD, REFUSED, YARN_2
 from tests.support.repository import ROOT
@@ -93,6 +95,34 @@ def test_the_command_compares_logits_of_transformers_and_names_who_differs(tmp_p
     assert re.match(r"transformers +\S+ +agrees +1\.5 +\d\.\de-0[4-9]$", lines[2])
     assert re.match(r"llama\.cpp +\S+ +differs +1\.06931 +not run$", lines[3])
     assert lines[4].startswith("llama.cpp reads attention_factor differently: ")
+
+
+def test_a_program_that_nothing_is_compared_with_is_not_said_to_agree(tmp_path):
+    stated(tmp_path, ODD["dynamic"])
+    lines, agree = certify(tmp_path, ["transformers"])
+    assert agree
+    assert re.match(r"transformers +\S+ +not run +1 +not run$", lines[2])
+    assert lines[3:] == ["transformers not run: rope_scaling (no method extends this model)."]
+
+
+@pytest.mark.parametrize("name", ["granite-3.3-8b-base", "c4ai-command-r-v01", "gemma-3-1b-it"])
+def test_a_base_ten_percent_off_shows_in_the_logits(name, tmp_path, monkeypatch):
+    # These families scale scores, states or logits, which could hide a wrong rotation.
+    model = stated(tmp_path, CONFIGS[name])
+    tiny, file = tmp_path / "tiny", tmp_path / "tiny" / "config.json"
+    logits.write_tiny(model, tiny)
+    load, right = logits.load_weights, file.read_text(encoding="utf-8")
+    theta = json.loads(right)["rope_theta"]
+
+    def wrong(folder: Path, dtype: torch.dtype) -> torch.nn.Module:
+        file.write_text(json.dumps({**json.loads(right), "rope_theta": 1.1 * theta}))
+        try:
+            return load(folder, dtype)
+        finally:
+            file.write_text(right)
+
+    monkeypatch.setattr(logits, "load_weights", wrong)
+    assert logits.difference(model, tiny, "transformers") > 10 * LARGEST_DIFFERENCE
 
 
 @pytest.mark.parametrize(

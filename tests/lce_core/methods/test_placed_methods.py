@@ -1,5 +1,5 @@
-"""Dual Chunk Attention, STRING, DPE and LaMPE against their formulas in numpy: positions of each
-query, or a distance for each pair of elements."""
+"""DCA, STRING, DPE, LaMPE and Jet-Long against their formulas in numpy: positions of each query, or
+a distance for each pair of elements."""
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from lce_core.evidence import LLAMA2_7B
 from lce_core.methods import METHODS, dca
 from lce_core.methods.dca import DualChunk
 from lce_core.methods.dpe import PUBLISHED, DimensionWise
+from lce_core.methods.jet_long import Grouped
 from lce_core.methods.lampe import Mapped
 from lce_core.methods.string import Shifted
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -33,6 +34,7 @@ SHIFTS = st.integers(1, 40).flatmap(
 DIMENSIONS = st.builds(
     DimensionWise, st.integers(1, 40), st.tuples(*3 * [st.sampled_from([1, 2, 3, 4, 16, 128])])
 )
+GROUPS = st.builds(Grouped, st.integers(1, 40), group=st.integers(1, 20))
 
 
 @st.composite
@@ -75,6 +77,13 @@ def mapped(scheme: Mapped, parts: States) -> np.ndarray:
     return attended(parts, TABLE.inv_freq, queries, kinds, np.stack([places, mapping, places]))
 
 
+def grouped(scheme: Grouped, parts: States) -> np.ndarray:
+    places = np.arange(parts[0].shape[2])
+    positions = np.stack([places, places // scheme.group])
+    far = places[:, None] - places >= scheme.window
+    return attended(parts, TABLE.inv_freq, list(positions), far.astype(int), positions)
+
+
 def by_dimension(scheme: DimensionWise, parts: States) -> np.ndarray:
     """Attention of the definition: (batch, heads, tokens, head_dim), without any rotation."""
     query, key, value = (part.numpy() for part in parts)
@@ -110,8 +119,9 @@ def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
         (SHIFTS, windowed.attend, shifted),
         (DIMENSIONS, windowed.attend, by_dimension),
         (maps(), windowed.attend, mapped),
+        (GROUPS, windowed.attend, grouped),
     ],
-    ids=["dca", "string", "dpe", "lampe"],
+    ids=["dca", "string", "dpe", "lampe", "jet_long"],
 )
 @given(st.integers(1, 80), st.data())
 def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(sizes, kernel, formula, tokens, data):
