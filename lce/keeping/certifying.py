@@ -11,7 +11,7 @@ from lce_core.export.runtimes import READERS, Agreement, certified, compare, rea
 RUNTIMES = ("transformers", *READERS)
 WIDTH = 80
 LARGEST_DIFFERENCE = 1e-3
-"""Of logits, that float32 tables and sums cause. The tiny model's logits are about 1."""
+"""Float32 tables and sums cause at most this difference of logits, which are about 1."""
 
 
 def certify(folder: Path, wanted: Sequence[str]) -> tuple[list[str], bool]:

@@ -63,7 +63,7 @@ def smallest_base(length: int, dim: int, digits: int, found: bounds.SmallestBase
         "Bounds for a pair of frequency 1 / base, a little slower than the slowest one\n"
         f"(arXiv:2602.10959): a base above {length * bounds.ALIASING:,.0f}, so that it turns less"
         f" than once; below\n{bounds.RESOLVED:.3g}, so that float32 tells successive tokens apart.\n"
-        f"For comparison, FMRoPE (openreview PR1PPxvG9Q) takes the training length as base: {length:,}."
+        f"FMRoPE (openreview PR1PPxvG9Q) takes the training length as base: {length:,}."
     )
 
 
