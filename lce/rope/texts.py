@@ -62,8 +62,8 @@ def smallest_base(length: int, dim: int, digits: int, found: bounds.SmallestBase
         "Source: arXiv:2405.14591, equation 18.\n"
         "Bounds for a pair of frequency 1 / base, a little slower than the slowest one\n"
         f"(arXiv:2602.10959): a base above {length * bounds.ALIASING:,.0f}, so that it turns less"
-        f" than once; below\n{bounds.RESOLVED:.3g}, so that float32 tells successive tokens apart.\n"
-        f"FMRoPE (openreview PR1PPxvG9Q) takes the training length as base: {length:,}."
+        f" than once; below\n{bounds.RESOLVED:.3g}, so that float32 tells successive tokens apart."
+        f"\nFMRoPE (openreview PR1PPxvG9Q) takes the training length as base: {length:,}."
     )
 
 
