@@ -1,6 +1,6 @@
-"""Show the prompts of a finished cell, for `lce prompt` and the dashboard.
+"""Build prompts without a model: of a finished cell to show them, of a planned one to check them.
 
-Of a cell's prompts, the store saves only the lengths and one sha256. The benchmark therefore builds
+Of a finished cell's prompts, the store saves only the lengths and one sha256. The benchmark builds
 the prompts again, and the sha256 of all token ids must equal the one in the cell's record.
 
 `python -m lce_core.prompts`, which the dashboard starts, prints one sample with its prompts as
@@ -34,6 +34,7 @@ from lce_core.benchmarks import (
 )
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError, LceError, SpecError, StoreError, UnavailableError
+from lce_core.execution import Execution
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.registry import Registry
@@ -41,6 +42,8 @@ from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES_FILE
 from lce_core.store.identity import ID_DIGITS
 from lce_core.store.records import PROMPT_LIBRARIES, Record
+from lce_core.store.steps import Step
+from lce_core.study.step_kinds import CellSpec, spec_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -79,26 +82,15 @@ def rebuilt_cell(
             "choose a cell of another benchmark",
         )
     base_model: LanguageModel = _plugin(MODELS, record, "base_model")
+    held_out = _held_out(store, record.parents["held_out"])
     models, data = (
         {name: Path(folder) for name, folder in (record.execution.get(key) or {}).items()}
         | dict(given or {})
         for key, given in (("model_folders", model_folders), ("data_folders", data_folders))
     )
     named = models.get(str(record.axes.get("base_model", base_model.known_as)))
-    tokenizer = base_model.tokenizer(named or base_model.fetched(store.models))
-    # Avoid the tokenizer's warning about texts longer than the model's context.
-    tokenizer.model_max_length = sys.maxsize
-    request = CellRequest(
-        model=None,  # type: ignore[arg-type] # building prompts never runs the model
-        tokenizer=tokenizer,
-        base_model=base_model,
-        held_out=_held_out(store, record),
-        task=record.spec["task"],
-        eval_length=record.spec["eval_length"],
-        seed=record.spec.get("seed") or 0,
-        data_folders=data,
-        prompt_folder=store.prompts,
-    )
+    place = (record.spec["task"], record.spec["eval_length"], record.spec.get("seed"))
+    request = _request(store, base_model, named, held_out, place, data)
     with store.file_facts.in_use():
         _require_data(record, benchmark, request)
         prompts = benchmark.prompts(request)
@@ -116,7 +108,55 @@ def rebuilt_cell(
             "the prompts that the cell was evaluated with",
             f"rebuild them with the versions that computed the cell: {_provenance(record)}",
         )
-    return RebuiltCell(record, benchmark, base_model, tokenizer, rows, of_samples)
+    return RebuiltCell(record, benchmark, base_model, request.tokenizer, rows, of_samples)
+
+
+def checked_prompts(store: Store, step: Step, execution: Execution) -> dict[str, int] | None:
+    """Build the prompts of a planned cell, which a run then finds in the cache, and check them.
+
+    Returns their number and `CellResult.checks`; None if the cell has no prompts. Raises LceError
+    if they cannot be built now, or are too short for the cell.
+    """
+    spec = spec_of(step)
+    if not (isinstance(spec, CellSpec) and isinstance(spec.benchmark, PromptBenchmark)):
+        return None
+    benchmark, base_model = spec.benchmark, spec.base_model
+    folder = execution.model_folders.get(step.axes.get("base_model", base_model.known_as))
+    held_out = None
+    if benchmark.excerpt_tokens(base_model, spec.task, spec.eval_length):
+        held_out = _held_out(store, step.parents["held_out"])
+    place = (spec.task, spec.eval_length, spec.seed)
+    request = _request(store, base_model, folder, held_out, place, execution.data_folders)
+    with store.file_facts.in_use():
+        prompts = benchmark.prompts(request)
+    benchmark.require_filled(request, prompts)
+    return {"num_prompts": len(prompts), **benchmark.checks(request, prompts)}
+
+
+def _request(
+    store: Store,
+    base_model: LanguageModel,
+    folder: Path | None,
+    held_out: HeldOutText | None,
+    place: tuple[str, int, int | None],
+    data_folders: Mapping[str, Path],
+) -> CellRequest:
+    """Return a request without a model; `place` has the cell's task, length and seed."""
+    tokenizer = base_model.tokenizer(folder or base_model.fetched(store.models))
+    # Avoid the tokenizer's warning about texts longer than the model's context.
+    tokenizer.model_max_length = sys.maxsize
+    task, eval_length, seed = place
+    return CellRequest(
+        model=None,  # type: ignore[arg-type] # building prompts never runs the model
+        tokenizer=tokenizer,
+        base_model=base_model,
+        held_out=held_out,  # type: ignore[arg-type] # only text that the benchmark reads
+        task=task,
+        eval_length=eval_length,
+        seed=seed or 0,
+        data_folders=data_folders,
+        prompt_folder=store.prompts,
+    )
 
 
 def _found(store: Store, cell: str) -> tuple[Record, Path]:
@@ -173,15 +213,14 @@ def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
     return registry.from_identity(identity)
 
 
-def _held_out(store: Store, record: Record) -> HeldOutText:
-    fingerprint = record.parents["held_out"]
+def _held_out(store: Store, fingerprint: str) -> HeldOutText:
     folder = store.find(fingerprint, "held_out")
     if folder is None or _intact(store, folder) is None:
         raise UnavailableError(
             f"held_out {fingerprint[:ID_DIGITS]}",
             "a text that is missing from the store, or damaged",
-            "the held-out text that the cell was computed with",
-            "run the study again, which builds the text again",
+            "the cell's held-out text",
+            "run the study, which builds the text",
         )
     return HeldOutText.open(folder)
 

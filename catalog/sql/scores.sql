@@ -50,7 +50,7 @@ WITH counted AS (
             a.result->'checks',
             '{"begin_tokens_min": "BIGINT", "begin_tokens_max": "BIGINT", "num_cut": "BIGINT",
               "num_special_names": "BIGINT", "num_without_begin": "BIGINT",
-              "num_answer_elsewhere": "BIGINT"}'
+              "num_begin_inside": "BIGINT", "num_answer_elsewhere": "BIGINT"}'
         ) AS checks
     FROM store.cell c
     JOIN store.artifact a ON a.artifact = c.cell
@@ -75,6 +75,8 @@ SELECT
             CASE WHEN checks.begin_tokens_max > 1
                 THEN 'one begins with ' || checks.begin_tokens_max || ' beginning-of-text tokens'
             END,
+            checks.num_begin_inside || CASE WHEN checks.num_begin_inside > 0
+                THEN ' have a beginning-of-text token inside' END,
             checks.num_special_names || CASE WHEN checks.num_special_names > 0
                 THEN ' spell the name of a special token' END,
             checks.num_answer_elsewhere || CASE WHEN checks.num_answer_elsewhere > 0

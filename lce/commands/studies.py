@@ -126,6 +126,9 @@ def plan(
             " prompts. Implies --power."
         ),
     ] = 1.0,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Build all prompts and print their problems.")
+    ] = False,
     device_type: Annotated[
         str | None,
         typer.Option(help="Predict times for a100, h100, h200 or cpu. Default: this machine."),
@@ -156,11 +159,15 @@ def plan(
             output["power"] = expected.as_json(tests, seeds, options)
             prices = found.prices(device_type)
             output["designs"] = designs.as_json(found.plan, prices, options, tests)
+        if prompts:
+            output["prompts"] = [*planning.checked_prompts(found)]
         say(json.dumps(output, indent=1))
         return
     plan_view.show(found, every_cell=cells, device=device_type)
     for line in chosen.lines() if chosen else ():
         say(line)
+    if prompts:
+        say("\n".join(plan_view.prompt_lines(found)))
     if power:
         say("\n".join(expected.lines(tests, seeds, options)))
         prices = found.prices(device_type)

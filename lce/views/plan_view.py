@@ -11,7 +11,7 @@ from rich.table import Table
 
 from flows.plans.pricing import Prices
 from flows.terminal import Terminal, plain_table, wrapped
-from lce.views.planning import Inspection, needs_lines
+from lce.views.planning import Inspection, checked_prompts, needs_lines
 from lce_core import formats
 from lce_core.statistics.power import looks_in_words
 from lce_core.store.steps import Step
@@ -186,6 +186,29 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
     for line in needs_lines(found, prices):
         yield from wrapped(line)
+
+
+def prompt_lines(found: Inspection) -> Iterator[str]:
+    """Yield what the checks of prompts find, named as in the catalog's view `prompt_checks`."""
+    number, several = 0, len(found.plan.study.base_models) > 1
+    places: dict[str, list[str]] = {}
+    for row in checked_prompts(found):
+        number += row.get("num_prompts", 0)
+        faults = [
+            f"{name} {value}"
+            for name, value in row.items()
+            if (name.startswith("num_") and name != "num_prompts" and value > 0)
+            or (name == "begin_tokens_max" and value > 1)
+        ]
+        if problem := row.get("error", ", ".join(faults)):
+            model = f"{row['base_model']} " * several
+            seed = "" if row["seed"] is None else f" s{row['seed']}"
+            where = f"{model}{row['benchmark']} {row['task']} {row['eval_length']}{seed}"
+            places.setdefault(problem, []).append(where)
+    for problem, (first, *others) in places.items():
+        more = f" and {len(others):,} more" * bool(others)
+        yield from wrapped(f"! prompts of {first}{more}: {problem}")
+    yield f"prompts: {number:,} built and checked"
 
 
 def training_table(plan: StudyPlan) -> Table | None:

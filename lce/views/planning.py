@@ -16,6 +16,7 @@ from flows.plans.pricing import Price, Prices, prices_of, slots_here, time_left
 from flows.request import as_last_run, compile_request
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
+from lce_core.errors import LceError
 from lce_core.evaluation.long_cell import LONG_SECONDS
 from lce_core.execution import Execution
 from lce_core.hub import is_address
@@ -37,6 +38,7 @@ _CELL_BYTES = 14_000
 """Record and samples of a cell: mean of 41 cells of passkey and RULER."""
 _LOSSES_BYTES = 64 * 10**6
 """Maximum size of a cell's token losses, of two bytes each."""
+_PLACE = ("base_model", "benchmark", "profile", "task", "eval_length", "seed")
 _TOKEN_BYTES = 4
 """Maximum size of a token in training rows."""
 
@@ -120,6 +122,30 @@ def inspect_study(
                 reason = f"{state.reason}; weights of {name} are missing: {fetch}"
                 states[step.fingerprint] = replace(state, reason=reason)
     return Inspection(selection.select_cells(plan, select), states, store, execution, orphans)
+
+
+def checked_prompts(found: Inspection) -> Iterator[dict[str, Any]]:
+    """Build and check the prompts of each benchmark, task, length and seed of a plan.
+
+    A row has the checks of `CellResult`, or the `error` that prevents them.
+    """
+    from lce_core import prompts
+
+    built = set()
+    for cell in found.plan.cells:
+        seed = cell.step and cell.step.spec.get("seed")
+        place = (cell.base_model, cell.benchmark, cell.profile, cell.task, cell.eval_length, seed)
+        if cell.step is None or place in built:
+            continue
+        built.add(place)
+        row = dict(zip(_PLACE, place, strict=True))
+        try:
+            checks = prompts.checked_prompts(found.store, cell.step, found.execution)
+        except LceError as error:
+            yield {**row, "error": str(error)}
+        else:
+            if checks:
+                yield {**row, **checks}
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:

@@ -147,7 +147,6 @@ class NoLiMa(Sampled):
             ids,
             name,
             depth,
-            evidence=needle,
             labels=pair.characters,
             # No two prompts share a text, so the question is only the last token.
             context_tokens=len(ids) - 1,

@@ -252,9 +252,14 @@ class PromptBenchmark(Benchmark):
             scores=tuple(scores),
             samples=samples,
             control_sequences=Sequences.of(lengths),
-            checks=prompt_checks(request, prompts, in_words=self.in_words),
+            checks=self.checks(request, prompts),
             prompts_sha256=prompts_sha256(prompts),
         )
+
+    def checks(self, request: CellRequest, prompts: Sequence[Prompt]) -> dict[str, int]:
+        # Held-out text separates documents, and a template may separate turns, by the begin token.
+        in_one_text = self.in_words and not (self.chat or self.reads_held_out(request.task))
+        return prompt_checks(request, prompts, in_words=self.in_words, in_one_text=in_one_text)
 
     def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
         """Return the cell's prompts from the cache; those with key tokens are cheap to build."""

@@ -30,7 +30,7 @@ from lce_core.store.records import PROMPT_LIBRARIES
 
 DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
-FORMAT = 5
+FORMAT = 6
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.writing-.+")
 """Names of files that a crashed process may have left."""

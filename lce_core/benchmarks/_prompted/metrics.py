@@ -33,7 +33,7 @@ def control_prompts(prompts: Sequence[Prompt], name: str) -> list[Prompt]:
 
 
 def prompt_checks(
-    request: CellRequest, prompts: Sequence[Prompt], *, in_words: bool
+    request: CellRequest, prompts: Sequence[Prompt], *, in_words: bool, in_one_text: bool
 ) -> dict[str, int]:
     """Return the columns of the catalog's view `prompt_checks` that count tokens and prompts."""
     tokenizer, found = request.tokenizer, {"num_cut": sum(one.is_cut for one in prompts)}
@@ -43,6 +43,10 @@ def prompt_checks(
     found["num_without_begin"] = begins.count(0) if needed else 0
     if begin is not None:
         found |= {"begin_tokens_min": min(begins), "begin_tokens_max": max(begins)}
+        if in_one_text:
+            found["num_begin_inside"] = sum(
+                int(np.sum(one.ids == begin)) > at for one, at in zip(prompts, begins, strict=True)
+            )
     names = tokenizer.all_special_tokens
     texts = [str(tokenizer.decode(one.ids, skip_special_tokens=True)) for one in prompts]
     found["num_special_names"] = sum(any(name in text for name in names) for text in texts)

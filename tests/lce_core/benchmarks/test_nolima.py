@@ -44,7 +44,7 @@ def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(tmp_p
         assert {*prompt.labels} == NAMES
         asked = "the country of " if task == "twohop" else ""
         assert question == f"Who {verb} in {asked}{PLACE[thing]}?\n\nAnswer:"
-        before, after = head.split(prompt.evidence)
+        before, after = head.split(NEEDLE.search(head)[0].strip())
         assert len(before.split()) / len((before + after).split()) == pytest.approx(
             prompt.depth / 100, abs=0.02
         )

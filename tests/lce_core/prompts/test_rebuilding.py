@@ -124,7 +124,7 @@ def test_a_cell_whose_prompts_are_not_those_of_its_record_is_refused(copied):
     with pytest.raises(UnavailableError, match="missing from the store, or damaged"):
         rebuilt_cell(store, needle)
     shutil.rmtree(stream.parent)
-    with pytest.raises(UnavailableError, match="run the study again"):
+    with pytest.raises(UnavailableError, match="run the study, which builds"):
         rebuilt_cell(store, needle)
     changed(copied.home, needle, ("spec", "benchmark", "version"), 99)
     changed(copied.home, needle, ("environment", "git"), {"commit": "ab" * 20})

@@ -15,12 +15,14 @@ import torch
 
 from catalog.build import build_catalog
 from catalog.queries import run_query
-from lce_core.benchmarks._prompted.metrics import prompt_checks
+from lce.views.plan_view import prompt_lines
+from lce.views.planning import Inspection, checked_prompts
 from lce_core.contracts.benchmark_cases import Case, held_out, request_for, words_tokenizer
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from tests.support.architectures import save
 from tests.support.cells import TOY, benchmark, request, values
+from tests.support.data.fixture_data import fixture_folders
 from tests.support.small_study import Small, written_text
 
 
@@ -75,9 +77,17 @@ def test_control_prompts_are_the_lines_of_the_prompt_without_the_filler():
 def test_checks_count_the_prompts_with_a_fault():
     cell, prompts = passkeys()
     sound = dict.fromkeys(
-        ("num_cut", "num_without_begin", "num_special_names", "num_answer_elsewhere"), 0
+        (
+            "num_cut",
+            "num_without_begin",
+            "num_begin_inside",
+            "num_special_names",
+            "num_answer_elsewhere",
+        ),
+        0,
     ) | {"begin_tokens_min": 1, "begin_tokens_max": 1}
-    assert prompt_checks(cell, prompts, in_words=True) == sound
+    asked = benchmark("passkey")
+    assert asked.checks(cell, prompts) == sound
 
     def spoilt(place: int, text: str) -> None:
         words = cell.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
@@ -88,9 +98,10 @@ def test_checks_count_the_prompts_with_a_fault():
     spoilt(1, f" {prompts[1].reference}")
     spoilt(2, " <s>")
     prompts[3] = replace(prompts[3], ids=prompts[3].ids[1:])
-    found = prompt_checks(cell, prompts, in_words=True)
-    assert found == sound | {
-        "num_cut": 1, "num_special_names": 1, "num_answer_elsewhere": 1,
+    middle = np.insert(prompts[4].ids, 9, cell.tokenizer.bos_token_id)
+    prompts[4] = replace(prompts[4], ids=middle)
+    assert asked.checks(cell, prompts) == sound | {
+        "num_cut": 1, "num_begin_inside": 1, "num_special_names": 1, "num_answer_elsewhere": 1,
         "begin_tokens_min": 0, "begin_tokens_max": 2,
     }  # fmt: skip
 
@@ -106,31 +117,44 @@ def test_a_benchmark_whose_answer_has_no_neighbourhood_has_one_control():
 def test_a_study_prices_its_controls_and_its_catalog_shows_them(tmp_path):
     (tmp_path / "text").mkdir()
     data = {"text": written_text(tmp_path / "text")}
+    data |= fixture_folders(benchmark("longbench").reads("qasper"), tmp_path)
     model = save("llama", tmp_path / "model", max_position_embeddings=512)
 
     def planned(home: str, **controls: bool) -> Small:
         asked = {"name": "passkey", "profile": "fast", "num_samples": 6, "lengths": [320]}
+        cut = {"name": "longbench", "tasks": ["qasper"], "lengths": [320]}
         methods = ["none", "dynamic_pi"]
         asked |= controls
-        return Small(model, data, Path(tmp_path / home), benchmarks=[asked], methods=methods)
+        return Small(model, data, Path(tmp_path / home), benchmarks=[asked, cut], methods=methods)
 
     def ids(small: Small) -> list[str]:
-        return [cell.step.fingerprint for cell in small.plan.cells if cell.step]
+        cells = [cell for cell in small.plan.cells if cell.benchmark == "passkey"]
+        return [cell.step.fingerprint for cell in cells if cell.step]
 
     plain, small = planned("plain"), planned("home", controls=True)
     assert ids(planned("off", controls=False)) == ids(plain)
     assert not {*ids(small)} & {*ids(plain)}
+    found = Inspection(small.plan, {}, small.store, small.execution)
+    planned_checks = [*checked_prompts(found)]
+    assert [*prompt_lines(found)] == [
+        "! prompts of longbench qasper 320: num_cut 4",
+        "prompts: 10 built and checked",
+    ]
     small.run()
     small.store.studies.save_plan("shared", small.plan.to_json(), "mine.yaml")
-    (step, _) = [cell.step for cell in small.plan.cells]
-    record = small.store.record(step)
+    records = [small.store.record(cell.step) for cell in small.plan.cells if cell.step]
+    for row, record in zip(planned_checks, [records[0], records[-1]], strict=True):
+        assert record is not None
+        assert record.result["checks"].items() <= row.items()
+    record = records[0]
     assert record is not None
     cost = {name: record.result[name]["tokens"] for name in ("measured", "predicted")}
     assert cost["predicted"] - 12 * 128 == 6 * 320  # six prompts with two controls each
     lengths = record.result["prompt_tokens"]
     assert cost["measured"] > 6 * lengths["mean"]
     catalog = build_catalog(small.store)
-    _, rows = run_query(catalog, "SELECT no_context, local_context FROM cells")
+    passkey = "WHERE benchmark = 'passkey'"
+    _, rows = run_query(catalog, f"SELECT no_context, local_context FROM cells {passkey}")
     assert rows == [(0.0, 0.0)] * 2  # of a model with random weights
     _, rows = run_query(catalog, "SELECT problem, num_cut, num_answer_elsewhere FROM prompt_checks")
-    assert rows == [(None, 0, 0)] * 2
+    assert rows == [(None, 0, 0), ("4 lost their middle", 4, None)] * 2
