@@ -63,7 +63,9 @@ def smallest_base(length: int, dim: int, digits: int, found: bounds.SmallestBase
         "Bounds for a pair of frequency 1 / base, a little slower than the slowest one\n"
         f"(arXiv:2602.10959): a base above {length * bounds.ALIASING:,.0f}, so that it turns less"
         f" than once; below\n{bounds.RESOLVED:.3g}, so that float32 tells successive tokens apart."
-        f"\nFMRoPE (openreview PR1PPxvG9Q) takes the training length as base: {length:,}."
+        f"\nFMRoPE (openreview PR1PPxvG9Q) takes the training length as base: {length:,}.\n"
+        "Text whose dependencies reach W tokens uses frequencies in proportion to 1 / W\n"
+        "(arXiv:2607.07678, without a factor); the slowest pair has about 1 / base."
     )
 
 
