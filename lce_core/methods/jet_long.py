@@ -41,8 +41,8 @@ class JetLong(ApproximateMethod):
     """Attention with smaller distances beyond a window; the longer the request, the smaller."""
 
     form: Literal["group", "freq"] = "group"
-    """"group": farther tokens share positions in groups. "freq": beyond the window, the distance of
-    each frequency pair grows by the factor with which YaRN multiplies the pair's frequency."""
+    """"group": farther tokens share positions in groups. "freq": for each token beyond the window,
+    a pair's distance grows by the factor with which YaRN multiplies the pair's frequency."""
     window: int | None = Field(default=None, ge=1)
     """Largest true distance in tokens; None means the smaller of 2048 and 1/16 of the trained
     context."""
