@@ -91,7 +91,7 @@ FROM counted
 ORDER BY study, position;
 
 COMMENT ON VIEW prompt_checks IS
-    'Checks of the prompts of done cells, one row per study and cell with prompts that were evaluated since lce has these checks.';
+    'Checks of done cells, one row per study and cell with prompts, or with windows that lack the beginning-of-text token.';
 
 CREATE VIEW study_samples AS
 SELECT

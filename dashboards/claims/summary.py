@@ -180,7 +180,7 @@ class Summary:
         yield from self._explained()
         for row in self.rows.checks:
             yield (
-                f"Prompts of {row['benchmark']} ({row['tasks']}) at {row['eval_length']:,} tokens:"
+                f"Inputs of {row['benchmark']} ({row['tasks']}) at {row['eval_length']:,} tokens:"
                 f" {row['problem']}."
             )
         for (name, length), number, total in self._ceilings():

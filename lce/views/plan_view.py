@@ -178,8 +178,8 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     if models and names:
         yield from wrapped(
             f"warning: {', '.join(names)} gives {', '.join(models)} windows without the"
-            " beginning-of-text token, which this model needs. Set `begin: true` of perplexity, or"
-            " use perplexity_documents."
+            " beginning-of-text token, which this model needs. Set `begin: true` of these"
+            " benchmarks, or use perplexity_documents."
         )
     yield f"time: of {prices.device_of(1)}"
     if prices.speed.device == "cpu" and prices.total(found.priced()).seconds > LONG_SECONDS:

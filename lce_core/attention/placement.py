@@ -15,8 +15,9 @@ def on_line(rotation: Rotation, states: Tensor, line: Line, tokens: slice) -> Te
     """Rotate states (batch, heads, tokens, head_dim) of these tokens to their positions."""
     if line.most is not None and line.at(tokens.start) == (line.most,):
         return rotation(states, slice(line.most, line.most + 1))
-    if line.most is None and len(line.group) == line.times == 1:
-        return rotation(states, tokens, group=line.group[0], shift=line.shift[0])
+    shift = line.shift[0]
+    if line.most is None and len(line.group) == line.times == 1 and isinstance(shift, int):
+        return rotation(states, tokens, group=line.group[0], shift=shift)
     return rotation(states, positions(line, tokens, states.device))
 
 
@@ -24,7 +25,8 @@ def positions(line: Line, tokens: slice, device: torch.device) -> Tensor:
     """Return the positions of tokens on a line, (tokens, 1) or (tokens, pairs)."""
     places = torch.arange(tokens.start, tokens.stop, device=device)[:, None]
     # A blocking copy would make every call wait for the GPU's earlier work.
-    numbers = torch.tensor([line.group, line.shift]).to(device, non_blocking=True)
+    numbers = torch.tensor([line.group, line.shift], dtype=torch.float64)
+    numbers = numbers.to(device, non_blocking=True)
     if line.times > 1:
         places = places * line.times
     found = places // numbers[0] + numbers[1]

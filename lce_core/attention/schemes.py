@@ -51,13 +51,13 @@ class Line:
 
     group: tuple[int, ...] = (1,)
     """Number of tokens that share a position: one for all frequency pairs, or one for each."""
-    shift: tuple[int, ...] = (0,)
+    shift: tuple[float, ...] = (0,)
     """Positions added, as many numbers as in `group`."""
     most: int | None = None
     """Largest position; None for no limit."""
     times: int = 1
 
-    def at(self, token: int) -> tuple[int, ...]:
+    def at(self, token: int) -> tuple[float, ...]:
         pairs = zip(self.group, self.shift, strict=True)
         places = (token * self.times // group + shift for group, shift in pairs)
         return tuple(place if self.most is None else min(place, self.most) for place in places)
@@ -72,8 +72,8 @@ class Far:
 
     query: Line = TRUE_POSITIONS
     key: Line = TRUE_POSITIONS
-    slow: int = 1
-    """Divisor of the frequencies, and thereby of the distance."""
+    slow: tuple[float, ...] = (1.0,)
+    """Divisors of the frequencies, and thereby of distances: one for all pairs, or one for each."""
     first: int | None = None
     """Number of tokens at the start of the text that are visible; None for all tokens. Queries that
     see all `first` tokens must be at the end of their line."""
@@ -86,11 +86,11 @@ class Far:
             return self.beyond[1].distance(query, key)
         if self.first is not None and key >= self.first:
             return None
-        places = zip(self.query.at(query), self.key.at(key), strict=True)
-        apart = tuple(one - other for one, other in places)
-        if self.slow > 1:
-            return apart[0] / self.slow
-        return apart if len(apart) > 1 else apart[0]
+        numbers = self.query.at(query), self.key.at(key), self.slow
+        pairs = max(map(len, numbers))
+        each = (number * pairs if len(number) == 1 else number for number in numbers)
+        apart = tuple((one - other) / slow for one, other, slow in zip(*each, strict=True))
+        return apart if pairs > 1 else apart[0]
 
 
 @dataclass(frozen=True)
@@ -166,15 +166,17 @@ class CacheSinks(NearAndFar):
 class Rectified(NearAndFar):
     """Distances of farther keys stay at `window`, or grow by 1 / `leak` for each token."""
 
-    leak: int | None = None
-    """Number of tokens per unit of distance beyond the window; None keeps the distance constant."""
+    leak: tuple[float, ...] | None = None
+    """Number of tokens per unit of distance beyond the window, one for all frequency pairs or one
+    for each; None keeps the distance constant."""
 
     @property
     def far(self) -> Far:
         if self.leak is None:
             return Far(Line(most=self.window), Line(most=0))
         # (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak
-        return Far(Line(shift=((self.leak - 1) * self.window,)), slow=self.leak)
+        shifts = tuple((leak - 1) * self.window for leak in self.leak)
+        return Far(Line((1,) * len(shifts), shifts), slow=self.leak)
 
 
 @dataclass(frozen=True)

@@ -96,10 +96,10 @@ def _attend_all_far(window: int, far: Far, later: AttentionInputs) -> Iterator[P
 
 
 @lru_cache(maxsize=4)
-def _slowed(table: RopeTable, slow: int) -> RopeTable:
+def _slowed(table: RopeTable, slow: tuple[float, ...]) -> RopeTable:
     # Return the same object in every call, because caches of cosines and rotated keys use the table
     # object as their key.
-    return table if slow == 1 else replace(table, inv_freq=table.inv_freq / slow)
+    return table if slow == (1.0,) else replace(table, inv_freq=table.inv_freq / slow)
 
 
 def _attend_first_tokens(window: int, far: Far, later: AttentionInputs) -> Iterator[Partial]:

@@ -7,6 +7,8 @@ metrics are the mean over all positions (`nll`) and over the last quarter of the
 (`nll_last_quarter`), with bootstrap intervals over windows.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -19,7 +21,7 @@ from lce_core.benchmarks import (
     Examples,
     Profile,
     Source,
-    TextBenchmark,
+    StreamBenchmark,
     calls,
     cut_windows,
     num_windows,
@@ -33,7 +35,7 @@ from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean
 
 
-class NllByPosition(TextBenchmark):
+class NllByPosition(StreamBenchmark):
     """Mean negative log-likelihood (NLL) of tokens by their position in the window."""
 
     unit = "nats"
@@ -65,16 +67,12 @@ class NllByPosition(TextBenchmark):
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        return (*self.stream_key(task), False), eval_length
-
-    @property
-    def lacks_begin(self) -> bool:
-        return True
+        return (*self.stream_key(task), self.begin), eval_length
 
     def evaluate(self, request: CellRequest) -> CellResult:
         length = request.eval_length
         stream, documents = self.stream(request)
-        windows = cut_windows(stream, length, length)
+        windows = self.begun(request, cut_windows(stream, length, length))
         losses = self._losses(request, windows)
         seen, quarter = ~np.isnan(losses), min(length - 1, 3 * length // 4)
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
@@ -91,6 +89,7 @@ class NllByPosition(TextBenchmark):
             samples=window_samples(windows, means, documents, clusters),
             token_nll=bin_means(totals, counts, self.span("bin_width", request.base_model)),
             sequences=windows.sequences,
+            checks=self.window_checks(request, windows),
             arrays=stored,
         )
 
@@ -106,7 +105,7 @@ class NllByPosition(TextBenchmark):
         # A last chunk of one token has nothing to predict.
         for start in range(0, windows.length - 1, chunk):
             size = min(chunk, windows.length - start)
-            piece = Windows(windows.stream, windows.starts + start, size)
+            piece = replace(windows, starts=windows.starts + start, length=size)
             for first, found in window_scores(request, piece):
                 losses[first : first + len(found), start + 1 : start + size] = found.nll
         return losses

@@ -19,7 +19,6 @@ blocks of overlapping windows.
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from lce_core.benchmarks import (
     Profile,
     Scored,
     Source,
-    TextBenchmark,
+    StreamBenchmark,
     calls,
     cut_windows,
     num_windows,
@@ -46,7 +45,6 @@ from lce_core.benchmarks import (
     window_samples,
     window_scores,
 )
-from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean
 
@@ -54,7 +52,7 @@ LCEG_E = 2.71828
 """Value of e in LCEG's script; it changes a perplexity by less than 0.001 %."""
 
 
-class Perplexity(TextBenchmark):
+class Perplexity(StreamBenchmark):
     """Perplexity over windows of concatenated documents."""
 
     unit = "perplexity"
@@ -78,9 +76,6 @@ class Perplexity(TextBenchmark):
     stride: int | None = Field(default=None, gt=0)
     """Tokens from one window's start to the next; None means 256 (faithful, clean), or the length.
     """
-    begin: bool = False
-    """Replace the last token of each window by the beginning-of-text token before the first one.
-    Models whose training texts all begin with this token, such as Gemma, need it."""
     last: int | None = Field(default=None, gt=0)
     """Tokens at a window's end that `perplexity_last` scores; None means 256, or a quarter of the
     trained context in tiny."""
@@ -102,24 +97,11 @@ class Perplexity(TextBenchmark):
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
         return (*self.stream_key(task), self.begin), self._stride(eval_length)
 
-    @property
-    def lacks_begin(self) -> bool:
-        return not self.begin
-
     def evaluate(self, request: CellRequest) -> CellResult:
         length, last = request.eval_length, self.span("last", request.base_model)
         stride, faithful = self._stride(length), self.profile == "faithful"
         stream, documents = self.stream(request)
-        windows = cut_windows(stream, length, stride, drop_last=faithful)
-        if self.begin:
-            if request.tokenizer.bos_token_id is None:
-                raise UnavailableError(
-                    "perplexity.begin",
-                    "a tokenizer without a beginning-of-text token",
-                    "such a token before each window",
-                    "remove `begin`",
-                )
-            windows = replace(windows, before=request.tokenizer.bos_token_id)
+        windows = self.begun(request, cut_windows(stream, length, stride, drop_last=faithful))
         means, last_means, right = (np.empty(len(windows)) for _ in range(3))
         predicted = length if faithful else length - 1
         scored = np.full(len(windows), last)
@@ -150,6 +132,7 @@ class Perplexity(TextBenchmark):
             ),
             samples=window_samples(windows, means, documents, clusters),
             sequences=windows.sequences,
+            checks=self.window_checks(request, windows),
             arrays=pack_losses(windows.starts, kept) if kept else {},
         )
 

@@ -67,7 +67,14 @@ Selection = Annotated[
     Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Tag("list")]
     | Annotated[EveryNth, Tag("every")],
     # The discriminator decides between both, so that a mistake yields one error message.
-    Discriminator(lambda given: "list" if isinstance(given, list | tuple) else "every"),
+    Discriminator(
+        lambda given: {list: "list", tuple: "list", dict: "every", EveryNth: "every"}.get(
+            type(given)
+        ),
+        custom_error_type="selection",
+        custom_error_message="Input should be a list of indices such as [0, 3], {every: 4} for the"
+        " last of every 4, or no key for all",
+    ),
 ]
 
 
@@ -104,6 +111,14 @@ class Method(Plugin):
     "log_length" is ln n / ln C with the trained context C, at least 1: SSMax (arXiv:2501.19399)
     with s = 1 / ln C beyond C, and the unchanged model within it. SWAN-GPT (arXiv:2504.08719) also
     scales only at inference. None means 1."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        for key in ("layers", "heads"):
+            chosen = getattr(self, key)
+            if isinstance(chosen, tuple) and len({*chosen}) < len(chosen):
+                raise SpecError(key, [*chosen], "each index once", "remove the repeated index")
+        return self
 
     @model_validator(mode="after")
     def _the_rest_is_free(self) -> Self:

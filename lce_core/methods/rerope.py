@@ -27,7 +27,7 @@ class ReRope(ApproximateMethod):
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> Rectified:
         nearby = max(1, min(512, geometry.trained_context // 2))
-        return Rectified(window=self.window or nearby, leak=self.leak)
+        return Rectified(self.window or nearby, None if self.leak is None else (self.leak,))
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
         if self.leak is None:

@@ -134,7 +134,7 @@ def test_what_to_distrust_names_its_reasons(made):
     better = [bool(row["explained_by"]) for row in known if row["verdict"] == "better"]
     assert f"{sum(better)} of {len(better)} significant differences may come from a" in text
     assert "yarn over none on passkey at 256 tokens (no_context)" in text
-    assert "Prompts of ruler (vt) at 512 tokens: 3 lost the end." in text
+    assert "Inputs of ruler (vt) at 512 tokens: 3 lost the end." in text
     stuck = [row | {"value": 1.0} for row in made.rows.means if row["benchmark"] == "passkey"]
     assert "5 of 5 methods" in " ".join(changed(made, means=stuck).distrust())
     one_run = [row | {"generalises_to": "one training run"} for row in made.rows.pairs]

@@ -1,6 +1,7 @@
 """Base class of benchmarks that score the model's loss on running text."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, Literal, Self
 
@@ -210,6 +211,36 @@ class TextBenchmark(OverText):
         if self.store_nll is not None:
             return self.store_nll
         return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES
+
+
+class StreamBenchmark(TextBenchmark):
+    """Base class of benchmarks whose windows may begin in the middle of a document."""
+
+    begin: bool = False
+    """Replace the last token of each window by the beginning-of-text token before the first one.
+    Models whose training texts all begin with this token, such as Gemma, need it."""
+
+    @property
+    def lacks_begin(self) -> bool:
+        return not self.begin
+
+    def begun(self, request: CellRequest, windows: Windows) -> Windows:
+        """Return the windows with their beginning-of-text token, if they have one."""
+        if not self.begin:
+            return windows
+        if request.tokenizer.bos_token_id is None:
+            raise UnavailableError(
+                f"{self.plugin_name}.begin",
+                "a tokenizer without a beginning-of-text token",
+                "such a token before each window",
+                "remove `begin`",
+            )
+        return replace(windows, before=request.tokenizer.bos_token_id)
+
+    def window_checks(self, request: CellRequest, windows: Windows) -> dict[str, int]:
+        """Return the columns of the catalog's view `prompt_checks` that are not 0."""
+        lacks = self.lacks_begin and request.base_model.architecture.needs_begin
+        return {"num_without_begin": len(windows)} if lacks else {}
 
 
 def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> Arrays:

@@ -313,6 +313,7 @@ def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile):
         ({"name": "perplexity"}, True),
         ({"name": "nll_by_position"}, True),
         ({"name": "perplexity", "begin": True}, False),
+        ({"name": "nll_by_position", "begin": True}, False),
         ({"name": "perplexity_documents"}, False),
     ],
 )

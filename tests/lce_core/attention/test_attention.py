@@ -53,20 +53,20 @@ def cache_distance(window: int, num_sinks: int) -> Callable[[int, int], int | No
     return distance
 
 
-def rectified_distance(window: int, leak: int | None) -> Callable[[int, int], float | None]:
+def rectified(window: int, leak: int | None) -> tuple[Rectified, Callable[..., float | None]]:
     def distance(i: int, j: int) -> float | None:
         if j > i:
             return None
         return min(i - j, window) + max(i - j - window, 0) / (math.inf if leak is None else leak)
 
-    return distance
+    return Rectified(window, None if leak is None else (leak,)), distance
 
 
 CASES: list[Any] = [
     *((LambdaShaped(*n), lambda_distance(*n)) for n in [(16, 4), (8, 10), (200, 10)]),
     *((GroupedNeighbour(*n), grouped_distance(*n)) for n in [(16, 4), (1, 1), (256, 64)]),
     *((CacheSinks(*n), cache_distance(*n)) for n in [(16, 4), (8, 10), (200, 10)]),
-    *((Rectified(*n), rectified_distance(*n)) for n in [(16, None), (256, None), (16, 4)]),
+    *(rectified(*n) for n in [(16, None), (256, None), (16, 4)]),
 ]
 
 
@@ -99,9 +99,7 @@ ANY_CASE = st.one_of(
     .map(lambda n: (n[0] * n[1], n[0]))
     .map(lambda n: (GroupedNeighbour(*n), grouped_distance(*n))),
     st.tuples(SIZES, st.integers(1, 12)).map(lambda n: (CacheSinks(*n), cache_distance(*n))),
-    st.tuples(SIZES, st.none() | st.integers(1, 20)).map(
-        lambda n: (Rectified(*n), rectified_distance(*n))
-    ),
+    st.tuples(SIZES, st.none() | st.integers(1, 20)).map(lambda n: rectified(*n)),
 )
 
 

@@ -30,7 +30,7 @@ SMALL: list[Any] = [
     CacheSinks(64, 3),
     GroupedNeighbour(16, 4),
     Rectified(32),
-    Rectified(32, 4),
+    Rectified(32, (4,)),
     FullCausal(),
     DualChunk(96, 8),
     Shifted(600, 8),

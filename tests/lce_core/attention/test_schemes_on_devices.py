@@ -39,7 +39,7 @@ SCHEMES: list[Any] = [
     GroupedNeighbour(24, 4),
     CacheSinks(24, 4),
     Rectified(24),
-    Rectified(24, 4),
+    Rectified(24, (4,)),
     ShiftedSparse(32),
     DualChunk(24, 4),
     Shifted(24, 4),

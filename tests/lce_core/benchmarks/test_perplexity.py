@@ -95,6 +95,41 @@ def test_begun_windows_have_the_losses_of_text_after_the_begin_token():
     assert _values(plain.evaluate(asked)) != _values(found)
 
 
+@pytest.mark.parametrize(("profile", "chunk"), [("clean", 300), ("faithful", 128)])
+def test_begun_windows_and_chunks_of_nll_by_position_follow_the_begin_token(profile, chunk):
+    stock, length = TOY.initialise(2).eval(), 300
+    tokenizer = TOY.tokenizer(None)
+    tokenizer.bos_token = "<query-7>"
+    stream = _streams(1000).tokens["code"]
+    means = []
+    for start in range(0, 1000 - length + 1, length):
+        window = stream[start : start + length - 1]
+        pieces = [window[first : first + chunk - 1] for first in range(0, length - 1, chunk)]
+        losses = [_losses(stock, np.insert(piece, 0, SEPARATOR)) for piece in pieces]
+        means.append(np.concatenate(losses).mean())
+    benchmark = _benchmark("nll_by_position", profile=profile, begin=True)
+    asked = _request(benchmark, length, held_out=_streams(1000), tokenizer=tokenizer)
+    found = benchmark.evaluate(asked)
+    assert [sample.score for sample in found.samples] == pytest.approx(means, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["perplexity", "nll_by_position"])
+def test_windows_without_the_begin_token_that_a_model_needs_are_counted(name, monkeypatch):
+    tokenizer = TOY.tokenizer(None)
+    tokenizer.bos_token = "<query-7>"
+
+    def checks(**parameters: Any) -> Any:
+        benchmark = _benchmark(name, profile="fast", **parameters)
+        asked = _request(benchmark, 300, held_out=_streams(1000), tokenizer=tokenizer)
+        return benchmark.evaluate(asked).checks
+
+    assert checks() == {}
+    needy = replace(TOY.architecture, needs_begin=True)
+    monkeypatch.setattr(type(TOY), "architecture", needy)
+    assert checks() == {"num_without_begin": 3}
+    assert checks(begin=True) == {}
+
+
 def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin():
     stock, length, width = TOY.initialise(2).eval(), 80, 16
     stream = _streams(500).tokens["code"]

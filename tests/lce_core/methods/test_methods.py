@@ -333,6 +333,7 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
         ("dca", {"chunk": 128}, r"dca\.chunk: got 128; expected at most 127"),
         ("dca", {"chunk": 8, "window": 5}, r"dca\.window: got 5; expected at most 4"),
         ("dpe", {"window": 128}, r"dpe\.window: got 128; expected at most 127"),
+        ("jet_long", {"window": 128, "form": "freq"}, r"jet_long\.window: got 128; .*at most 127"),
         ("dpe", {"scales": 17 * [2]}, r"dpe\.scales: got 17 scales; .* 16 frequency"),
         ("self_extend", {"window": 60, "group": 16}, "multiple of the group.*write 64"),
         ("self_extend", {"window": 128, "group": 16}, "at most 127, .*training"),
@@ -374,6 +375,9 @@ def test_heads_that_do_not_fit_a_method_are_refused():
         ("harpe", {"bases": "random"}, r"m\.bases\.rule: got 'random'; expected 'searched'"),
         ("harpe", {"bases": [1e6, 0.5]}, r"m\.bases\.heads\[1\]: got 0.5; .*greater than 1"),
         ("harpe", {"bases": [1e6], "stride": 10000}, "together with a list of bases"),
+        ("yarn", {"layers": [0, 3, 0]}, r"m\.layers: got \[0, 3, 0\]; expected each index once"),
+        ("yarn", {"layers": "full"}, r"m\.layers: got 'full'; expected a list .*{every: 4}"),
+        ("pi", {"heads": "all"}, r"m\.heads: got 'all'; expected a list .* no key for all"),
         ("longrope", {"long_factors": [2.0], "search": {"seed": 1}}, "together with `long_fac"),
         ("longrope", {"search": {"population": 4, "parents": 5}}, "5 parents in a population of 4"),
     ],
@@ -431,7 +435,7 @@ def test_stages_before_the_last_have_their_base_rows_and_share(parameters, expec
         ("self_extend", {}, 4096, GroupedNeighbour(1024, 64)),
         ("self_extend", {}, 2, GroupedNeighbour(1, 1)),
         ("rerope", {}, 4096, Rectified(window=512)),
-        ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),
+        ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=(16,))),
     ],
 )
 def test_sizes_follow_from_the_trained_context(name, parameters, context, expected):

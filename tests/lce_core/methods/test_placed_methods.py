@@ -85,20 +85,29 @@ def grouped(scheme: Grouped, parts: States) -> np.ndarray:
 
 
 def by_dimension(scheme: DimensionWise, parts: States) -> np.ndarray:
-    """Attention of the definition: (batch, heads, tokens, head_dim), without any rotation."""
+    places = np.arange(parts[0].shape[2])
+    apart = [distances(scale, scheme.window, places) for scale in scheme.scales]
+    return by_pair(np.stack(apart), TABLE.inv_freq, parts)
+
+
+def by_pair(
+    apart: np.ndarray, inv_freq: np.ndarray, parts: States, scaling: float = SCALING
+) -> np.ndarray:
+    """Attention of the definition: (batch, heads, tokens, head_dim), without any rotation.
+
+    `apart` are the distances (pairs, queries, keys).
+    """
     query, key, value = (part.numpy() for part in parts)
-    shared, pairs = query.shape[1] // key.shape[1], len(scheme.scales)
+    shared, pairs = query.shape[1] // key.shape[1], len(inv_freq)
     key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
-    places = np.arange(query.shape[2])
     plain = query[..., 2 * pairs :] @ key[..., 2 * pairs :].swapaxes(-1, -2)
-    for pair, (scale, speed) in enumerate(zip(scheme.scales, TABLE.inv_freq, strict=True)):
+    for pair, speed in enumerate(inv_freq):
         first, second = (
             states[..., pair] + 1j * states[..., pairs + pair] for states in (query, key)
         )
         products = first[..., :, None] * second.conj()[..., None, :]
-        turns = np.exp(1j * distances(scale, scheme.window, places) * speed)
-        plain = plain + (products * turns).real
-    exponents = np.where(np.tri(len(places), dtype=bool), plain * SCALING, -np.inf)
+        plain = plain + (products * np.exp(1j * apart[pair] * speed)).real
+    exponents = np.where(np.tri(query.shape[2], dtype=bool), plain * scaling, -np.inf)
     powers = np.exp(exponents - exponents.max(-1, keepdims=True))
     attended: np.ndarray = powers / powers.sum(-1, keepdims=True) @ value
     return attended
@@ -132,6 +141,39 @@ def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(sizes, kernel, formu
     output = in_chunks(kernel, scheme, parts, TABLE, cuts)
     expected = torch.from_numpy(formula(scheme, parts))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@given(st.integers(1, 80), st.integers(16, 64), st.integers(1, 15), st.data())
+def test_the_freq_form_of_jet_long_is_the_authors_formula(tokens, trained, window, data):
+    geometry = RopeGeometry(16, 16, 4, 2, theta=100.0, trained_context=trained)
+    method = METHODS.parse({"name": "jet_long", "form": "freq", "window": window}, "test")
+    lengths = ContextLengths(trained, 4 * trained, tokens)
+    table, scheme = method.rope_table(geometry, lengths), method.attention(geometry, lengths)
+    parts = random_states(tokens, dim=16)
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
+    scaling = SCALING * table.attention_factor**2
+    output = in_chunks(windowed.attend, scheme, parts, table, cuts, scaling)
+    expected = torch.from_numpy(by_frequency(geometry, window, parts))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def by_frequency(geometry: RopeGeometry, window: int, parts: States) -> np.ndarray:
+    """The authors' attention: far queries, at position p, and far keys turn by `delta` as well."""
+    trained, tokens, pairs = geometry.trained_context, parts[0].shape[2], np.arange(8)
+    ends = [8 * np.log(trained / (2 * np.pi * turns)) / np.log(100.0) for turns in (32, 1)]
+    low, high = max(np.floor(ends[0]), 0), min(np.ceil(ends[1]), 7)
+    ramp = np.clip((pairs - low) / max(high - low, 0.001), 0, 1)
+    scale = max(1.0, (tokens - window) / (trained - window))
+    base = 100.0 ** (-pairs / 8)
+    delta = -base * ramp * (1 - 1 / scale)
+    places = np.arange(tokens)
+    query = np.outer(base, places) + np.outer(delta, np.maximum(places - window, 0))
+    key = np.outer(base + delta, places)
+    apart = places[:, None] - places
+    far = (query[:, :, None] - key[:, None]) / base[:, None, None]
+    return by_pair(
+        np.where(apart <= window, apart, far), base, parts, SCALING * (0.1 * np.log(scale) + 1)
+    )
 
 
 @pytest.mark.parametrize(
