@@ -82,6 +82,8 @@ ORDER BY position
 
 -- name: gains
 -- What each method loses within the trained context and gains beyond it.
+SELECT base_model, method, frozen, variant, benchmark, within_length, lost, beyond_length, gained,
+    unit, reason
 FROM lost_and_gained WHERE study = $study
 
 -- name: sample_counts
