@@ -81,7 +81,9 @@ LEFT JOIN intervals USING (base_model, method, frozen, benchmark, task, eval_len
 ORDER BY position
 
 -- name: gains
--- What each method loses within the trained context and gains at the target.
+-- What each method loses within the trained context and gains beyond it.
+SELECT base_model, method, frozen, variant, benchmark, within_length, lost, beyond_length, gained,
+    unit, reason
 FROM lost_and_gained WHERE study = $study
 
 -- name: sample_counts

@@ -142,30 +142,33 @@ COMMENT ON VIEW benchmark_by_length IS
 
 CREATE VIEW lost_and_gained AS
 WITH measured AS (
-    SELECT b.*, s.trained_context, s.target_context,
-        CASE WHEN b.unit = 'perplexity' THEN ln(b.value) ELSE b.value END AS measure
+    SELECT b.*, b.eval_length <= s.trained_context AS is_within,
+        CASE WHEN b.unit <> 'perplexity' THEN b.value WHEN b.value > 0 THEN ln(b.value) END
+            AS measure
     FROM benchmark_by_length b
     JOIN store.study s USING (study, base_model)
-    WHERE b.value IS NOT NULL AND (b.unit <> 'perplexity' OR b.value > 0)
+    WHERE is_within OR b.eval_length BETWEEN s.trained_context AND s.target_context
 ),
 differences AS (
-    SELECT m.*,
+    SELECT m.*, o.method IS NOT NULL AS has_base,
         CASE WHEN m.higher_is_better
-            THEN m.measure - o.measure ELSE o.measure - m.measure END AS better
+            THEN m.measure - o.measure ELSE o.measure - m.measure END AS better,
+        max(m.eval_length) FILTER (better IS NOT NULL) OVER (
+            PARTITION BY study, base_model, benchmark, task_set, m.is_within
+        ) AS longest
     FROM measured m
-    JOIN measured o USING (study, base_model, benchmark, eval_length, task_set)
-    WHERE o.method = 'none' AND o.frozen
+    LEFT JOIN (FROM measured WHERE method = 'none' AND frozen) o
+        USING (study, base_model, benchmark, eval_length, task_set)
 ),
-within AS (
-    SELECT * FROM differences
-    WHERE eval_length <= trained_context
-    QUALIFY eval_length
-        = max(eval_length) OVER (PARTITION BY study, base_model, benchmark, task_set)
-),
-beyond AS (
-    SELECT study, base_model, method, frozen, benchmark, task_set, better AS gained
+sides AS (
+    SELECT study, base_model, method, frozen, benchmark, task_set, is_within, longest,
+        any_value(unit) AS unit,
+        any_value(better) FILTER (eval_length = longest) AS better,
+        CASE WHEN bool_or(has_base)
+            THEN 'no result' || coalesce(' at ' || longest || ' tokens', '')
+            ELSE 'base model not evaluated' END AS reason
     FROM differences
-    WHERE eval_length = target_context AND target_context > trained_context
+    GROUP BY study, base_model, method, frozen, benchmark, task_set, is_within, longest
 ),
 trained AS (
     SELECT study, base_model, method, frozen,
@@ -174,23 +177,31 @@ trained AS (
     FROM store.cell
     GROUP BY study, base_model, method, frozen
 )
-SELECT
+-- Task sets without any value have equal rows: keep one.
+SELECT DISTINCT ON (study, base_model, method, frozen, benchmark, w.longest, b.longest, reason)
     study,
     base_model,
     method,
     frozen,
     benchmark,
-    eval_length AS within_length,
-    0 - better AS lost,
-    target_context AS beyond_length,
-    gained,
-    CASE WHEN unit = 'perplexity' THEN 'nats' ELSE unit END AS unit,
+    w.longest AS within_length,
+    0 - w.better AS lost,
+    b.longest AS beyond_length,
+    b.better AS gained,
+    replace(coalesce(w.unit, b.unit), 'perplexity', 'nats') AS unit,
     train_tokens,
-    variant_name(method, frozen) AS variant
-FROM within
-JOIN beyond USING (study, base_model, method, frozen, benchmark, task_set)
+    variant_name(method, frozen) AS variant,
+    nullif(concat_ws('; ',
+        CASE WHEN lost IS NULL THEN coalesce(w.reason, 'no length')
+            || ' within the trained context' END,
+        CASE WHEN gained IS NULL THEN coalesce(b.reason, 'no length')
+            || ' beyond the trained context' END
+    ), '') AS reason
+FROM (FROM sides WHERE is_within) w
+FULL JOIN (FROM sides WHERE NOT is_within) b
+    USING (study, base_model, method, frozen, benchmark, task_set)
 JOIN trained USING (study, base_model, method, frozen)
-ORDER BY study, position;
+ORDER BY study, position, benchmark;
 
 COMMENT ON VIEW lost_and_gained IS
-    'What each method costs within the trained context and gains at the target, in the same unit, against the model without a method.';
+    'What each method costs within the trained context and gains beyond it, in the same unit, against the model without a method.';

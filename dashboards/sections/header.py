@@ -8,9 +8,9 @@ from dashboards.charts.dots import dots_svg
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.claims.summary import Summary
 from dashboards.claims.wording import registered
-from dashboards.contents import Contents, select
+from dashboards.contents import Contents, grouped, select
 from dashboards.families import Variant, base_context, benchmark_label, method_looks
-from dashboards.figure import figure, rendered
+from dashboards.figure import figure, paragraph, rendered
 
 MOST_PANELS = 8
 PICTURE = "Methods beyond the trained context"
@@ -54,11 +54,24 @@ def _figures(contents: Contents, one: Summary) -> Markup:
 
 
 def gains(contents: Contents, one: Summary) -> Markup:
-    """Return a figure of what methods lose within the trained context and gain at the target."""
+    """Return a figure of what methods lose within the trained context and gain beyond it.
+
+    If no method has both values, return the reasons instead.
+    """
+    methods = [row for row in contents.gains if row["variant"] != "none"]
+    if methods and all(row["reason"] for row in methods):
+        reasons = "; ".join(
+            f"{', '.join(dict.fromkeys(benchmark_label(row['benchmark']) for row in rows))}: {why}"
+            for why, rows in grouped(methods, "reason").items()
+        )
+        return paragraph(
+            "No method has both a loss within the trained context and a gain beyond it"
+            f" ({reasons})."
+        )
     looks = method_looks(contents.overview, contents.families)
     pictures = []
     for name in one.benchmarks:
-        rows = select(contents.gains, benchmark=name)
+        rows = select(contents.gains, benchmark=name, reason=None)
         points = {Variant.of(row): (row["lost"], row["gained"]) for row in rows}
         if len(points) > 1:
             first, label = rows[0], benchmark_label(name)

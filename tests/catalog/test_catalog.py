@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +31,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import sealed
+from tests.support.catalogs.holed_catalog import Cell, written
 from tests.support.catalogs.sample_store import STUDY
 from tests.support.digests import catalog_digest
 from tests.support.repository import ROOT
@@ -57,7 +57,7 @@ CONTRACT = {
     "score_by_length": "study base_model method frozen benchmark task metric eval_length value"
     " lowest highest num_seeds unit higher_is_better exact_attention",
     "lost_and_gained": "study base_model method frozen benchmark within_length lost beyond_length"
-    " gained unit train_tokens",
+    " gained unit train_tokens variant reason",
     "nll_by_position": "study base_model method frozen benchmark task eval_length position_bin nll"
     " lowest highest num_seeds",
     "trainings": "checkpoint step tokens loss learning_rate tokens_per_second mfu grad_norm"
@@ -163,7 +163,7 @@ def test_losses_and_gains_are_those_of_the_means_in_one_unit(catalog):
             return math.log(base["value"] / row["value"])
         return (row["value"] - base["value"]) * (1 if row["higher_is_better"] else -1)
 
-    found = ask(catalog, "FROM lost_and_gained")
+    found = ask(catalog, "FROM lost_and_gained WHERE reason IS NULL")
     assert {row["unit"] for row in found} >= {"nats", "accuracy"}
     for row in found:
         who = row["variant"], row["benchmark"]
@@ -173,15 +173,35 @@ def test_losses_and_gains_are_those_of_the_means_in_one_unit(catalog):
         assert row["within_length"] <= study["trained_context"] < row["beyond_length"]
 
 
-def test_nothing_is_lost_or_gained_between_different_tasks(catalog, tmp_path):
-    changed = shutil.copy(catalog, tmp_path / "changed.duckdb")
-    with duckdb.connect(str(changed)) as connection:
-        connection.execute(
-            "UPDATE store.cell SET task = 'other'"
-            " WHERE benchmark = 'perplexity' AND eval_length = 512"
-        )
-    sql = "SELECT DISTINCT benchmark FROM lost_and_gained ORDER BY ALL"
-    assert [row["benchmark"] for row in ask(changed, sql)] == ["needle", "passkey"]
+def test_a_loss_or_gain_that_cannot_be_compared_is_null_and_says_why(tmp_path):
+    def cells(benchmark: str, none: dict[int, float], pi: dict[int, float | None]):
+        for method, values in {"none": none, "pi": pi}.items():
+            for length, value in values.items():
+                state = "done" if value is not None else "failed"
+                task = f"of {length}" if benchmark == "ruler" else "of all lengths"
+                yield Cell(method, True, 0, benchmark, task, length, state, value or 0.0)
+
+    drawn = [
+        *cells("short_context", {128: 0.5}, {128: 0.375}),
+        *cells("perplexity", {64: 8.0, 128: 4.0, 256: 16.0}, {64: 8.0, 128: 5.0, 256: 4.0}),
+        *cells("needle", {128: 0.5, 512: 0.0}, {128: 0.5, 512: None}),
+        *cells("passkey", {128: 1.0}, {128: 0.75, 512: 0.5}),
+        *cells("multi_key", {}, {512: 0.5, 1024: 0.5}),
+        *cells("ruler", {128: 0.5, 512: 0.0}, {128: 0.5, 512: 0.25}),
+    ]
+    columns = "within_length, lost, beyond_length, gained, reason"
+    sql = f"SELECT benchmark, {columns} FROM lost_and_gained WHERE method = 'pi' ORDER BY ALL"
+    within, beyond = "within the trained context", "beyond the trained context"
+    assert [tuple(row.values()) for row in ask(written(tmp_path, [drawn]), sql)] == [
+        ("multi_key", None, None, None, None,
+         f"no length {within}; base model not evaluated {beyond}"),
+        ("needle", 128, 0.0, 512, None, f"no result at 512 tokens {beyond}"),
+        ("passkey", 128, 0.25, None, None, f"base model not evaluated {beyond}"),
+        ("perplexity", 128, pytest.approx(math.log(1.25)), 256, pytest.approx(math.log(4)), None),
+        ("ruler", 128, 0.0, None, None, f"no length {beyond}"),
+        ("ruler", None, None, 512, 0.25, f"no length {within}"),
+        ("short_context", 128, 0.125, None, None, f"no length {beyond}"),
+    ]  # fmt: skip
 
 
 def test_each_cell_without_a_result_says_why(catalog):

@@ -152,5 +152,6 @@ def test_report_and_markdown_begin_with_the_same_sentences(tmp_path):
     for part in ("Which method", "What to distrust", "never significantly beaten", "Rule: "):
         assert part in first
         assert part in text
+    assert "a gain beyond it (passkey, perplexity: no length within the trained context)" in first
     assert first.count('class="mark dot') == 4 * len(LOSS)
     assert folded.count("<section") == folded.count('<details class="part">')
