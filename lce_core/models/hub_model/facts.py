@@ -286,7 +286,7 @@ def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str
     The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
     """
     text = config.get("text_config")
-    if isinstance(text, Mapping) and (reason := _lacks(text)):
+    if isinstance(text, Mapping) and (reason := lacks(text)):
         yield "text_config", reason, ""
     for key in _MULTIMODAL_KEYS:
         if config.get(key) is not None:
@@ -312,10 +312,10 @@ def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str
         yield from _windows(config, architecture)
     else:
         known = f"a model type that was compared with transformers ({', '.join(ARCHITECTURES)})"
-        yield "model_type", _lacks(config) or known, ""
+        yield "model_type", lacks(config) or known, ""
 
 
-def _lacks(config: Config) -> str | None:
+def lacks(config: Config) -> str | None:
     """Return what methods need and this kind of model does not have, if that is known."""
     kinds = config.get("layer_types")
     if config.get("kv_lora_rank"):

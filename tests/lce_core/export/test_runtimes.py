@@ -20,11 +20,11 @@ from lce.keeping.certifying import LARGEST_DIFFERENCE, certify
 from lce_core.errors import DataError, SpecError
 from lce_core.export import logits
 from lce_core.export.runtimes import READERS, Reading, Stated, certified, read_stated
-from tests.support.published_configs import CONFIGS, LLAMA2, ODD, REFUSED, YARN_2
+from tests.support.published_configs import CONFIGS, LLAMA2, ODD, REFUSED, WINDOWED, YARN_2
 from tests.support.repository import ROOT
 
 MEASURED = json.loads(Path(__file__).with_name("runtimes.json").read_text(encoding="utf-8"))
-ALL = {**CONFIGS, **ODD}
+ALL = {**CONFIGS, **WINDOWED, **ODD}
 PAGE = (ROOT / "docs/runtimes.md").read_text(encoding="utf-8")
 
 
@@ -76,8 +76,13 @@ def test_the_page_states_each_verdict(name, tmp_path):
 def test_the_page_states_why_a_model_is_refused(name, tmp_path):
     with pytest.raises(SpecError) as refused:
         stated(tmp_path, REFUSED[name])
-    assert len({*CONFIGS, *REFUSED}) == 52
+    assert len({*CONFIGS, *WINDOWED, *REFUSED}) == 52
     assert f"| {name} | {refused.value.expected.partition(': ')[2]} |" in PAGE
+
+
+def test_quantised_weights_change_no_reading(tmp_path):
+    plain = stated(tmp_path, LLAMA2).reading
+    assert stated(tmp_path, {**LLAMA2, "quantization_config": {"bits": 4}}).reading == plain
 
 
 def test_the_page_names_the_versions_whose_source_was_read():
@@ -128,7 +133,8 @@ def test_a_base_ten_percent_off_shows_in_the_logits(name, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"model_type": "falcon"}, SpecError, "through AttentionInterface"),
+        ({"model_type": "falcon"}, SpecError, "expected a model type .*through AttentionInterface"),
+        ({"model_type": "mine"}, SpecError, "expected a model type .*: cohere, .*, stablelm; name"),
         ({"rope_scaling": {"rope_type": "mine"}}, SpecError, "rope_type: got 'mine'"),
         ({"rope_scaling": {"rope_type": "linear"}}, DataError, "valid values for all keys"),
         ({"rope_scaling": {"rope_type": "dynamic"}}, DataError, "valid values for all keys"),
