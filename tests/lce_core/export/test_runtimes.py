@@ -1,9 +1,8 @@
 """Readings of config.json against tables that the programs themselves computed.
 
-runtimes.json has, by configuration, what RoPE modules of vLLM 0.32.0 and mlx-lm 0.32.2 rotated by
-(docs/runtimes.md): pairs, attention factor and five frequencies of each table, and which of the
-first layers has which table. llama.cpp's readings were compared by logits, and the page's table
-states the verdicts.
+runtimes.json has, by configuration, what vLLM 0.32.0, mlx-lm 0.32.2 and xllamacpp 2026.10.11549
+rotated by (docs/runtimes.md): pairs, attention factor and five frequencies of each table, and which
+of the first layers has which table. The page's table states the verdicts.
 """
 
 import json
@@ -33,7 +32,7 @@ def stated(folder: Path, config: dict[str, Any]) -> Stated:
     return read_stated(folder)
 
 
-@pytest.mark.parametrize("runtime", ["vllm", "mlx"])
+@pytest.mark.parametrize("runtime", READERS)
 @pytest.mark.parametrize("name", ALL)
 def test_a_reading_gives_the_tables_that_the_program_computes(name, runtime, tmp_path):
     model, measured = stated(tmp_path, ALL[name]), MEASURED[name][runtime]
