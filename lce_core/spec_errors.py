@@ -12,6 +12,9 @@ from lce_core.errors import SpecError, did_you_mean
 MAX_SHOWN = 200
 """Maximum characters of a value that an error quotes."""
 
+_REMEDIES = {"packing": "correct the value; `document_masks` masks the documents that share a row"}
+"""Remedies for keys in which users look for what another key sets."""
+
 
 def spec_error(
     error: ValidationError, where: str, model: type[BaseModel], label: str = ""
@@ -44,7 +47,9 @@ def spec_error(
         return SpecError(place, got, f"values that fit together ({raised})", "change one of them")
     if first["type"] == "missing":
         return SpecError(place, "nothing", "a value for this key", "add the key" + others)
-    remedy = _remedy(first["input"], is_text=first["type"] == "string_type")
+    remedy = _REMEDIES.get(place.rpartition(".")[2]) or _remedy(
+        first["input"], is_text=first["type"] == "string_type"
+    )
     return SpecError(place, got, _expectation(first["msg"]), remedy + others)
 
 

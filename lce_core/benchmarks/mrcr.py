@@ -142,7 +142,8 @@ class Mrcr(Sampled):
         ids = token_ids(range(len(turns)))
         if not request.eval_length < 2 * (len(ids) + NEW_TOKENS) <= 2 * request.eval_length:
             return None
-        kept = ([last], [needle - 1, needle, last])
+        # The first message shows the form of an answer; it is no context.
+        kept = ([0, last], [0, needle - 1, needle, last])
         controls = tuple(tuple(token_ids(places).tolist()) for places in kept)
         return Prompt(ids, answer, depth, evidence=text, controls=controls)
 
@@ -214,4 +215,4 @@ EVIDENCE = tuple(
     )
 )
 EXAMPLES: Examples = ({"num_samples": 2},)
-VERSION = 1
+VERSION = 2

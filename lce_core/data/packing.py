@@ -159,7 +159,8 @@ def pack_rows(
         facts: dict[str, Any] = {"domains": draw.statistics}
         if packing == "best_fit":
             order = fit_pieces(draw, row_length, num_rows)
-            facts = _best_fit_facts(draw, order, pool.domains, row_length)
+            is_long = pool.lengths >= upsampling.long_document_tokens
+            facts = _best_fit_facts(draw, order, pool.domains, is_long, row_length)
             rows = _filled(pool, order, base_model, seed, (num_rows, row_length), padding)
             is_weighted = True
         else:
@@ -288,18 +289,26 @@ def best_fit(lengths: NDArray[np.int64], space: int, num_rows: int) -> NDArray[n
 
 
 def _best_fit_facts(
-    draw: Draw, order: Pieces, domains: NDArray[np.int64], row_length: int
+    draw: Draw,
+    order: Pieces,
+    domains: NDArray[np.int64],
+    is_long: NDArray[np.bool_],
+    row_length: int,
 ) -> dict[str, Any]:
-    """Return what best-fit packing did; `domains` has the domain of each document."""
-    of_pieces, tokens = domains[order["document"]], order["tokens"]
-    packed = np.bincount(of_pieces, tokens, minlength=len(draw.statistics)).astype(int)
+    """Return what best-fit packing did; `domains` and `is_long` are of each document."""
+    documents, tokens = order["document"], order["tokens"]
+    counted = ("packed_tokens", tokens), ("packed_long_tokens", tokens * is_long[documents])
+    packed = {
+        name: np.bincount(domains[documents], number, len(draw.statistics)).astype(int).tolist()
+        for name, number in counted
+    }
     return {
         "packing": "best_fit",
         "padding_tokens": int(draw.tokens.sum() - tokens.sum()),
         "cut_documents": int((draw.tokens > row_length).sum()),
         "domains": [
-            {**entry, "packed_tokens": number}
-            for entry, number in zip(draw.statistics, packed.tolist(), strict=True)
+            {**entry, **{name: packed[name][domain] for name in packed}}
+            for domain, entry in enumerate(draw.statistics)
         ],
     }
 

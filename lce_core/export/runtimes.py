@@ -14,7 +14,13 @@ import numpy as np
 
 from lce_core.errors import SpecError
 from lce_core.models import read_config_json
-from lce_core.models.hub_model.facts import Facts, checked_facts, language_model_of, unreadable_rope
+from lce_core.models.hub_model.facts import (
+    Facts,
+    checked_facts,
+    lacks,
+    language_model_of,
+    unreadable_rope,
+)
 from lce_core.rope import RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.rope.stated import (
@@ -84,23 +90,34 @@ class Stated:
 def read_stated(folder: Path) -> Stated:
     """Read the folder's config.json as transformers does."""
     file, config = folder / "config.json", language_model_of(read_config_json(folder))
-    architecture = ARCHITECTURES.get(str(config.get("model_type")))
+    kind, text = str(config.get("model_type")), config.get("text_config")
+    if (architecture := ARCHITECTURES.get(kind)) is None:
+        reason = lacks(config) or (lacks(text) if isinstance(text, Mapping) else None)
+        raise SpecError(
+            f"{file}: model_type",
+            repr(kind),
+            "a model type that methods extend, because lce reads only their RoPE in other programs:"
+            f" {reason or ', '.join(ARCHITECTURES)}",
+            "name another model",
+        )
     rope = stated_parameters(config, str(file))
     if rope["rope_type"] not in TYPES:
         expected = f"one of {', '.join(TYPES)}"
         raise SpecError(f"{file}: rope_type", repr(rope["rope_type"]), expected, "correct it")
     # Facts of the model before scaling, which also takes what methods cannot extend.
     plain: dict[str, Any] = {"rope_type": PLAIN, "rope_theta": rope["rope_theta"]}
-    if architecture and architecture.partial_rotary_factor and "partial_rotary_factor" in rope:
+    if architecture.partial_rotary_factor and "partial_rotary_factor" in rope:
         plain["partial_rotary_factor"] = rope["partial_rotary_factor"]
-    if architecture and architecture.local_theta is not None:
+    if architecture.local_theta is not None:
         given = config.get("rope_parameters")
         local = given.get(SLIDING) if isinstance(given, Mapping) else None
         plain = {FULL: plain, SLIDING: local or {}}
-    context = {**(architecture.defaults if architecture else {}), **config}.get(
-        "max_position_embeddings"
-    )
+    context = {**architecture.defaults, **config}.get("max_position_embeddings")
     unscaled = {**config, "rope_scaling": None, "rope_parameters": plain}
+    # Quantised weights and sliding windows change no RoPE.
+    unscaled["quantization_config"] = None
+    if architecture.full_every is None:
+        unscaled |= {"sliding_window": None, "use_sliding_window": False, "layer_types": None}
     facts = checked_facts(unscaled, file, context if type(context) is int else None)
     local, own = facts.local, facts.geometry
     theta = local.theta if local else None

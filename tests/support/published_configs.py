@@ -190,11 +190,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """By name of the model. LongRoPE's factors stand for the published ones."""
 
-REFUSED: dict[str, dict[str, Any]] = {
+WINDOWED: dict[str, dict[str, Any]] = {
     "Mistral-7B-v0.1": {
-        "model_type": "mistral", **sizes(4096, 14336, 32, 32, 8, 32000, 32768),
-        "rope_theta": 10000.0, "sliding_window": 4096,
+        "model_type": "mistral",
+        **sizes(4096, 14336, 32, 32, 8, 32000, 32768),
+        "rope_theta": 10000.0,
+        "sliding_window": 4096,
     },
+}
+"""Models that `lce certify` reads, and to which methods cannot be applied."""
+
+REFUSED: dict[str, dict[str, Any]] = {
     "gemma-2-9b": {
         "model_type": "gemma2", **sizes(3584, 14336, 42, 16, 8, 256000, 8192), "head_dim": 256,
         "rope_theta": 10000.0, "sliding_window": 4096, "attn_logit_softcapping": 50.0,
@@ -249,7 +255,7 @@ REFUSED: dict[str, dict[str, Any]] = {
                 "rope_theta": 1000000.0, "llama_4_scaling_beta": 0.1}},
     },
 }  # fmt: skip
-"""Models to which methods cannot be applied."""
+"""Models that `lce certify` refuses."""
 
 CONTEXT_8K = {"max_position_embeddings": 8192}
 YARN_2 = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4096}

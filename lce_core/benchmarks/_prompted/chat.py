@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Self
 
 import numpy as np
@@ -23,8 +23,9 @@ def chat_ids(
 ) -> TokenIds:
     """Return the token ids of a chat of messages with role and content, up to the model's answer.
 
-    If `system_prompt` is None, the template decides whether there is one. Raises UnavailableError
-    if the base model has no template for this chat.
+    If `system_prompt` is None, the template decides whether there is one. If the template refuses
+    successive messages of one role, as Gemma's does, they become one message. Raises
+    UnavailableError if the base model has no template for this chat.
     """
     if system_prompt is not None:
         messages = [{"role": "system", "content": system_prompt}, *messages]
@@ -37,6 +38,12 @@ def chat_ids(
             enable_thinking=False,
         )
     except Exception as error:  # a template raises what it likes
+        joined = [
+            {"role": role, "content": "\n".join(message["content"] for message in turns)}
+            for role, turns in groupby(messages, key=lambda message: message["role"])
+        ]
+        if len(joined) < len(messages):
+            return chat_ids(request, joined, None)
         raise _no_template(request, f"{type(error).__name__}: {error}") from error
     return np.array(encode(request, str(text), special_tokens=False, names=True), dtype=np.int64)
 
@@ -96,5 +103,6 @@ def _no_template(request: CellRequest, got: str) -> UnavailableError:
         f"base model {request.base_model.known_as}: chat template",
         got,
         "a template of its tokenizer that renders this chat",
-        "use an instruction-tuned base model, or omit `chat`",
+        "omit `chat`, or `system_prompt` if the template has none, or use an instruction-tuned base"
+        " model",
     )

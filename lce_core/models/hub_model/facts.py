@@ -181,13 +181,22 @@ def language_model_of(config: Config) -> Config:
 def _refuse(obstacles: Iterator[tuple[str, str, str]], config: Config, where: str) -> None:
     for key, needed, instead in obstacles:
         given = config.get(key)
-        shown = textwrap.shorten(repr(given), 120) if key == "text_config" else repr(given)
+        shown = textwrap.shorten(repr(given), 120) if key == "text_config" else _shown(given)
         raise SpecError(
             f"{where}: {key}",
             "nothing" if given is None else shown,
             f"a model to which methods can be applied: {needed}",
             f"name another model{instead}",
         )
+
+
+def _shown(given: object) -> str:
+    """Quote a value; of a list of numbers, such as LongRoPE's factors, only the range."""
+    if isinstance(given, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_shown(value)}' for key, value in given.items())}}}"
+    if isinstance(given, list) and given and all(type(one) in (int, float) for one in given):
+        return f"[{min(given)} ... {max(given)}, {len(given)} numbers]"
+    return repr(given)
 
 
 def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[int]:
@@ -231,7 +240,7 @@ def _scaling(
 
 
 def unreadable_rope(where: str, rope: Config, error: Exception) -> DataError:
-    got = f"{dict(rope)}, which cannot be read ({type(error).__name__}: {error})"
+    got = f"{_shown(rope)}, which cannot be read ({type(error).__name__}: {error})"
     return damaged(
         where, got, f"valid values for all keys that rope_type {rope['rope_type']!r} needs"
     )
@@ -260,8 +269,8 @@ def _only(contexts: set[int], config: Config, where: str) -> int:
             f"{where}: {rope_key(config)}",
             f"scaled RoPE that may have been trained for {low} or for {high} tokens",
             "one trained context",
-            f"write the context after scaling as `trained_context: {high}` (or {low}) in the base"
-            " model's entry",
+            f"write `trained_context: {low}` in the base model's entry, or {high} if the publisher"
+            " states that this context was trained",
         )
     return contexts.pop()
 
@@ -277,7 +286,7 @@ def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str
     The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
     """
     text = config.get("text_config")
-    if isinstance(text, Mapping) and (reason := _lacks(text)):
+    if isinstance(text, Mapping) and (reason := lacks(text)):
         yield "text_config", reason, ""
     for key in _MULTIMODAL_KEYS:
         if config.get(key) is not None:
@@ -303,10 +312,10 @@ def _obstacles(config: Config, architecture: Architecture) -> Iterator[tuple[str
         yield from _windows(config, architecture)
     else:
         known = f"a model type that was compared with transformers ({', '.join(ARCHITECTURES)})"
-        yield "model_type", _lacks(config) or known, ""
+        yield "model_type", lacks(config) or known, ""
 
 
-def _lacks(config: Config) -> str | None:
+def lacks(config: Config) -> str | None:
     """Return what methods need and this kind of model does not have, if that is known."""
     kinds = config.get("layer_types")
     if config.get("kv_lora_rank"):

@@ -48,6 +48,12 @@ def test_a_reader_finds_the_asked_text_by_its_order_at_its_depth(task, tmp_path)
         assert prompt.depth == pytest.approx(
             100 * text.index("Assistant", *asked.span()) / len(text)
         )
+        examples, end = text[: text.index("\nUser: write")], text[text.rindex("\nUser: Prepend") :]
+        controls = [
+            words_tokenizer().decode(ids, skip_special_tokens=True) for ids in prompt.controls
+        ]
+        assert "Examples follow." in examples
+        assert controls == [f"{examples}{end}", f"{examples}{asked[0]}{end}"]
 
 
 def test_lengths_that_double_share_all_conversations_among_them(tmp_path):

@@ -176,15 +176,17 @@ def test_best_fit_cuts_only_documents_longer_than_a_row_and_pads_without_weight(
 ):
     tokenizer, before = separating
     how = {"tokenizer": tokenizer, "row_length": row_length, "num_rows": num_rows}
+    mixture = Upsampling(long_document_tokens=20, short_keep_rate=1.0)
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "BLOCK_TOKENS", block_tokens)
         out = Path(name)
-        manifest = pack(Given(texts=tuple(texts)), out, packing="best_fit", **how)
+        given_texts = Given(texts=tuple(texts))
+        manifest = pack(given_texts, out, packing="best_fit", upsampling=mixture, **how)
         tokens, weights = all_rows(out)
         order = pq.read_table(out / "order.parquet").to_pylist()
         bounds = PackedRows.open(out).document_bounds(np.arange(num_rows)).tolist()
     padding, expected = num_rows * row_length, {0, num_rows * row_length}
-    packed = dict.fromkeys("ab", 0)
+    packed, packed_long = dict.fromkeys("ab", 0), dict.fromkeys("ab", 0)
     for piece in order:
         domain, text = texts[piece["document"]]
         whole = before + list(text.encode())
@@ -197,10 +199,12 @@ def test_best_fit_cuts_only_documents_longer_than_a_row_and_pads_without_weight(
         assert (weights[row, own][int(first == 0) :] == 1).all()
         padding -= piece["tokens"]
         packed[domain] += piece["tokens"]
+        packed_long[domain] += piece["tokens"] * (len(whole) >= 20)
         expected |= {row * row_length, piece["start"], piece["start"] + piece["tokens"]}
     assert bounds == sorted(expected)
     assert manifest["padding_tokens"] == padding
-    assert [domain["packed_tokens"] for domain in manifest["domains"]] == list(packed.values())
+    for key, numbers in (("packed_tokens", packed), ("packed_long_tokens", packed_long)):
+        assert [domain[key] for domain in manifest["domains"]] == list(numbers.values())
     assert (weights == 0).sum() == padding + num_rows  # the first token of a row has no weight
 
 

@@ -1,9 +1,8 @@
 """Readings of config.json against tables that the programs themselves computed.
 
-runtimes.json has, by configuration, what RoPE modules of vLLM 0.32.0 and mlx-lm 0.32.2 rotated by
-(docs/runtimes.md): pairs, attention factor and five frequencies of each table, and which of the
-first layers has which table. llama.cpp's readings were compared by logits, and the page's table
-states the verdicts.
+runtimes.json has, by configuration, what vLLM 0.32.0, mlx-lm 0.32.2 and xllamacpp 2026.10.11549
+rotated by (docs/runtimes.md): pairs, attention factor and five frequencies of each table, and which
+of the first layers has which table. The page's table states the verdicts.
 """
 
 import json
@@ -20,11 +19,11 @@ from lce.keeping.certifying import LARGEST_DIFFERENCE, certify
 from lce_core.errors import DataError, SpecError
 from lce_core.export import logits
 from lce_core.export.runtimes import READERS, Reading, Stated, certified, read_stated
-from tests.support.published_configs import CONFIGS, LLAMA2, ODD, REFUSED, YARN_2
+from tests.support.published_configs import CONFIGS, LLAMA2, ODD, REFUSED, WINDOWED, YARN_2
 from tests.support.repository import ROOT
 
 MEASURED = json.loads(Path(__file__).with_name("runtimes.json").read_text(encoding="utf-8"))
-ALL = {**CONFIGS, **ODD}
+ALL = {**CONFIGS, **WINDOWED, **ODD}
 PAGE = (ROOT / "docs/runtimes.md").read_text(encoding="utf-8")
 
 
@@ -33,7 +32,7 @@ def stated(folder: Path, config: dict[str, Any]) -> Stated:
     return read_stated(folder)
 
 
-@pytest.mark.parametrize("runtime", ["vllm", "mlx"])
+@pytest.mark.parametrize("runtime", READERS)
 @pytest.mark.parametrize("name", ALL)
 def test_a_reading_gives_the_tables_that_the_program_computes(name, runtime, tmp_path):
     model, measured = stated(tmp_path, ALL[name]), MEASURED[name][runtime]
@@ -76,8 +75,13 @@ def test_the_page_states_each_verdict(name, tmp_path):
 def test_the_page_states_why_a_model_is_refused(name, tmp_path):
     with pytest.raises(SpecError) as refused:
         stated(tmp_path, REFUSED[name])
-    assert len({*CONFIGS, *REFUSED}) == 52
+    assert len({*CONFIGS, *WINDOWED, *REFUSED}) == 52
     assert f"| {name} | {refused.value.expected.partition(': ')[2]} |" in PAGE
+
+
+def test_quantised_weights_change_no_reading(tmp_path):
+    plain = stated(tmp_path, LLAMA2).reading
+    assert stated(tmp_path, {**LLAMA2, "quantization_config": {"bits": 4}}).reading == plain
 
 
 def test_the_page_names_the_versions_whose_source_was_read():
@@ -128,7 +132,8 @@ def test_a_base_ten_percent_off_shows_in_the_logits(name, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"model_type": "falcon"}, SpecError, "through AttentionInterface"),
+        ({"model_type": "falcon"}, SpecError, "expected a model type .*through AttentionInterface"),
+        ({"model_type": "mine"}, SpecError, "expected a model type .*: cohere, .*, stablelm; name"),
         ({"rope_scaling": {"rope_type": "mine"}}, SpecError, "rope_type: got 'mine'"),
         ({"rope_scaling": {"rope_type": "linear"}}, DataError, "valid values for all keys"),
         ({"rope_scaling": {"rope_type": "dynamic"}}, DataError, "valid values for all keys"),

@@ -132,7 +132,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     # Vicuna-16k, and YaRN whose original context is missing
     ({"model_type": "llama", "use_sliding_window": ..., "sliding_window": ...,
       "max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 4.0}},
-     "rope_scaling: got .* for 4096 or for 16384 .*`trained_context: 16384`"),
+     "rope_scaling: got .* for 4096 or for 16384 .*`trained_context: 4096` .*, or 16384 if"),
+    ({"rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48,
+                       "long_factor": [1.0, *range(2, 48), 64.5]}},
+     r"'short_factor': \[1.0 \.\.\. 1.0, 48 numbers\], 'long_factor': \[1.0 \.\.\. 64.5, 48 n"),
     ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "for 32768 or for 131072 tokens"),
     ({"partial_rotary_factor": 0.5, "rope_scaling": {"type": "linear", "factor": 4.0}},
      "partial_rotary_factor: .* rotated as a whole"),

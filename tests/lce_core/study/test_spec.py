@@ -318,6 +318,9 @@ def test_document_masks_are_refused_where_rows_or_attention_cannot_have_them():
         place = r"methods\[0\]: training.document_masks \(toy_llama\): got"
         with pytest.raises(SpecError, match=f"{place} .*{part}"):
             compile_study(wrong, {})
+    masked = refusal(edited(methods=[{**yarn, "training": {"packing": "masked"}}]))
+    assert "training.packing: got 'masked'; expected 'concatenated' or 'best_fit'; " in masked
+    assert "`document_masks`" in masked
     good = [{**yarn, "name": name} for name in ("yarn", "harpe")]
     joined = {**yarn, "label": "joined", "training": {"packing": "best_fit"}}
     clex = {**yarn, "name": "clex", "training": run_on}

@@ -20,6 +20,10 @@ TEMPLATE = (
     "{{ bos_token }}{% for one in messages %}<|start|>{{ one.role }}\n{{ one.content }}<|end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
+ALTERNATING = (
+    "{% for one in messages %}{% if (one.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + TEMPLATE
+)
 CHATTING = [
     name
     for name in BENCHMARKS.names()
@@ -151,7 +155,7 @@ def test_the_messages_of_mrcr_are_messages_of_the_chat(tmp_path):
     asked, tokenizer = benchmark("mrcr", chat=True), chat_tokenizer()
     folders = fixture_folders(asked.reads("needles_2"), tmp_path)
     cell = request(asked, 4000, task="needles_2", tokenizer=tokenizer, data_folders=folders)
-    for prompt in asked.prompts(cell):
+    for prompt in reversed(asked.prompts(cell)):
         turns = (
             tokenizer.decode(prompt.ids).removeprefix("<s><|start|>").split("<|end|>\n<|start|>")
         )
@@ -162,6 +166,10 @@ def test_the_messages_of_mrcr_are_messages_of_the_chat(tmp_path):
         assert prompt.ids.tolist() == stock(tokenizer, *messages)
     other = replace(cell, tokenizer=chat_tokenizer(TEMPLATE.replace("assistant", "model")))
     assert tokenizer.decode(asked.prompts(other)[0].ids).endswith("<|start|>model\n")
+    strict = asked.prompts(replace(cell, tokenizer=chat_tokenizer(ALTERNATING)))[0]
+    (_, examples), (_, first), *later = messages
+    joined = stock(tokenizer, ("user", f"{examples}\n{first}"), *later)
+    assert strict.ids.tolist() == joined
 
 
 def test_templates_read_one_date_and_no_thinking():
@@ -188,6 +196,12 @@ def test_a_template_that_cannot_hold_a_prompt_makes_the_cell_unavailable(templat
     asked = benchmark("passkey", num_samples=2, chat=True)
     with pytest.raises(UnavailableError, match=f"toy_llama: chat template: got .*{reason}"):
         asked.prompts(request(asked, 500, tokenizer=chat_tokenizer(template)))
+
+
+def test_a_template_without_a_system_prompt_is_refused_with_that_advice():
+    asked = benchmark("passkey", num_samples=2, chat=True, system_prompt="Answer.")
+    with pytest.raises(UnavailableError, match=r"roles must alternate.*`system_prompt` if the"):
+        asked.prompts(request(asked, 500, tokenizer=chat_tokenizer(ALTERNATING)))
 
 
 @pytest.mark.parametrize(
