@@ -192,7 +192,7 @@ class Execution(BaseModel):
 
 
 def check_home(home: Path) -> None:
-    """Refuse a home instead of which databases would be written to another path.
+    """Refuse a home whose path databases would read as another one.
 
     DuckDB takes a backslash for a slash, and ends the name of its log at a question mark.
     """

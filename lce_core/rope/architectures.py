@@ -142,6 +142,6 @@ REASONS = {
     "opt": "RoPE; this model has learned position embeddings",
     "qwen3_next": _RECURRENT,
 }
-"""What architectures that methods cannot extend would have to have; keys are `model_type`. Others,
+"""What methods need and architectures that they cannot extend lack, by `model_type`. Others,
 such as OLMo 1 and InternLM3, may satisfy all conditions, but no test compares them with
 stock."""

@@ -54,7 +54,7 @@ class Differences:
 
     @cached_property
     def residuals(self) -> Numbers:
-        """What each cluster contributes beyond its share of its stratum's difference (n,).
+        """Return each cluster's contribution minus its share of its stratum's difference, (n,).
 
         Scaled up so that their sum of squares is the variance of the difference.
         """

@@ -203,7 +203,7 @@ class StudyFolders:
         return found
 
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the recorded looks at the plan's own version of the expectations."""
+        """Return the looks that were recorded for the expectations of this plan."""
         if "looks" not in plan:
             return []
         _, digest = _registered(plan)
