@@ -41,6 +41,8 @@ class Architecture:
     """Default RoPE base of sliding layers; None if all layers share their RoPE."""
     sinks: bool = False
     """True if the softmax of each head has a learned sink, one more term without value."""
+    soft_caps: Mapping[str, float] = field(default_factory=dict)
+    """Defaults of the two keys whose number c turns scores and logits x into c tanh(x / c)."""
     needs_begin: bool = False
     """True if text without the beginning-of-text token has several times the perplexity."""
     scaled_by_default: bool = False
@@ -68,6 +70,12 @@ ARCHITECTURES = {
         repeats_cosines=True,
     ),
     "gemma": Architecture(defaults={**_TIED, "head_dim": 256}, needs_begin=True),
+    "gemma2": Architecture(
+        defaults={**_TIED, "head_dim": 256, "sliding_window": 4096},
+        full_every=2,
+        soft_caps={"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+        needs_begin=True,
+    ),
     "gemma3_text": Architecture(
         defaults={
             **_TIED,
@@ -130,7 +138,6 @@ REASONS = {
     " part of it",
     "falcon": "attention through AttentionInterface; this model's layers compute their own",
     "falcon_mamba": _RECURRENT,
-    "gemma2": "scores without a soft cap, because lce's kernels compute none",
     "gpt2": "RoPE; this model has learned position embeddings",
     "jamba": _RECURRENT,
     "llama4_text": "one attention for all layers; some layers of this model attend inside chunks,"

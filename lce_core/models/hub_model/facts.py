@@ -331,7 +331,7 @@ def _windows(config: Config, architecture: Architecture) -> Iterator[tuple[str, 
         yield "use_bidirectional_attention", "causal attention", ""
     if architecture.full_every is not None:
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
-            if config.get(key):
+            if config.get(key) and not architecture.soft_caps:
                 yield key, "scores and logits without a soft cap", ""
         if not set(kinds) <= {FULL, SLIDING} or (kinds and FULL not in kinds):
             yield "layer_types", f"{SLIDING} and {FULL}, and some layer with {FULL}", ""
