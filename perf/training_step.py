@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from lce_core.data.packing import PackedRows
 from lce_core.devices import reproducible
-from lce_core.evaluation.cross_entropy import linear_cross_entropy
+from lce_core.evaluation.cross_entropy import Head, linear_cross_entropy
 from lce_core.models import MODELS
 from lce_core.recipe import Training
 from lce_core.training.assembly import LossModel
@@ -68,7 +68,7 @@ def losses(options: Namespace) -> tuple[Passes, Passes]:
     weights = torch.ones(options.tokens)
 
     def in_blocks(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
-        return linear_cross_entropy(hidden, weight, None, targets, weights)
+        return linear_cross_entropy(hidden, Head(weight), targets, weights)
 
     def whole(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
         return functional.cross_entropy(hidden @ weight.T, targets, reduction="sum")

@@ -41,6 +41,9 @@ class AttentionScheme:
     counts_sinks: ClassVar[bool] = False
     """True if the kernel adds `AttentionInputs.sinks` to the softmax, as models with sinks need."""
 
+    caps_scores: ClassVar[bool] = False
+    """True if the kernel applies `AttentionInputs.cap`, as Gemma 2 needs."""
+
     kept_copies: ClassVar[float] = 1.0
     """Copies of queries, keys and values that the kernel keeps for the backward pass, beyond the
     rotated states of a fused kernel. The memory estimate of training reads it."""

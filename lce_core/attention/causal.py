@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import varlen
 from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 from lce_core.attention.flash import (
     HALF,
@@ -23,6 +24,8 @@ from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import TRUE_POSITIONS, FullCausal, ShiftedSparse, SlidingWindow
 
+_CAPPED_SCORES = 1 << 24
+"""Scores that capped attention computes at a time: 64 MiB in float32."""
 _PLANNED_TOKENS = 1024
 """cuDNN computes texts of a multiple of this number of tokens: windows, and pieces of prompts."""
 
@@ -33,6 +36,8 @@ def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> Tensor:
     # torch.compile can trace a dataclass as an argument, but not as the default of a field.
     key = inputs.placed(Placement(inputs.table, TRUE_POSITIONS), slice(0, length))
     sinks = inputs.sinks
+    if inputs.cap is not None:
+        return attend_capped((query, key, inputs.value), inputs.scaling, inputs.cap)
     # Only without gradients are sinks merged in by the log-sum-exp; training adds a key for them.
     if inputs.first_query or (sinks is not None and not torch.is_grad_enabled()):
         return with_sinks(attend_causal(query, key, inputs.value, inputs.scaling), sinks).output
@@ -67,6 +72,43 @@ def attend_square(
         scale=scaling,
         enable_gqa=query.shape[1] > key.shape[1],
     )
+
+
+def attend_capped(states: States, scaling: float, cap: float, window: int | None = None) -> Tensor:
+    """Return causal attention with softly capped scores; differentiable.
+
+    The last query sees the last key and, with a window, the `window` - 1 keys before it.
+    """
+    query, key, value = states
+    first = key.shape[2] - query.shape[2]
+    size = max(1, _CAPPED_SCORES // (query.shape[0] * query.shape[1] * key.shape[2]))
+    outputs = []
+    for rows in query.split(size, dim=2):
+        end = first + rows.shape[2]
+        start = 0 if window is None else max(0, first - window + 1)
+        given = rows, key[:, :, start:end], value[:, :, start:end], scaling, cap, window
+        # The backward pass computes the scores again, because those of all blocks fill the memory.
+        outputs.append(
+            checkpoint(_capped_rows, *given, use_reentrant=False)
+            if torch.is_grad_enabled()
+            else _capped_rows(*given)
+        )
+        first = end
+    return torch.cat(outputs, dim=2)
+
+
+def _capped_rows(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float, cap: float, window: int | None
+) -> Tensor:
+    grouped = query.unflatten(1, (key.shape[1], -1))
+    scores = grouped @ key.unsqueeze(2).transpose(-1, -2)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = torch.tanh(scores * (scaling / cap)) * cap
+    places = torch.arange(key.shape[2], device=query.device)
+    distance = places[key.shape[2] - query.shape[2] :, None] - places
+    hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1).to(value.dtype)
+    return (weights @ value.unsqueeze(2)).flatten(1, 2)
 
 
 def attend_documents(states: States, scaling: float, bounds: Tensor) -> Tensor:
@@ -145,6 +187,8 @@ def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> Tensor:
     keys = inputs.placed(Placement(inputs.table, TRUE_POSITIONS), slice(0, length))[:, :, start:]
     values = inputs.value[:, :, start:]
     queries = inputs.rotation()(inputs.query, slice(first, length))
+    if inputs.cap is not None:
+        return attend_capped((queries, keys, values), inputs.scaling, inputs.cap, window)
     if inputs.sinks is not None and not torch.is_grad_enabled():
         part = attend_window(queries, keys, values, inputs.scaling, window)
         return with_sinks(part, inputs.sinks).output

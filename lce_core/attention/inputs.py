@@ -35,6 +35,8 @@ class AttentionInputs:
     layer: int = 0
     sinks: Tensor | None = None
     """(heads,) learned logits, one more term of each head's softmax that has no value."""
+    cap: float | None = None
+    """Soft cap: scores x become cap tanh(x / cap); None for most models."""
     part: tuple[int, int] = (0, 1)
     """(index, number): the tensors hold group `index` of `number` equal groups of heads."""
 

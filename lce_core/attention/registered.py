@@ -49,6 +49,7 @@ def _attention(
     scaling: float,
     dropout: float = 0.0,
     s_aux: Tensor | None = None,
+    softcap: float | None = None,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[Tensor, None]:
     """Run the attention scheme that the module stores as `lce_scheme`.
@@ -75,6 +76,7 @@ def _attention(
             "run under torch.inference_mode()",
         )
     assert s_aux is None or scheme.counts_sinks, f"{type(scheme).__name__} ignores sinks"
+    assert softcap is None or scheme.caps_scores, f"{type(scheme).__name__} ignores a soft cap"
     held = key if isinstance(key, PreallocatedLayer) else None
     if held is not None:
         key, value = held.keys, held.values
@@ -85,12 +87,13 @@ def _attention(
     if (bounds := getattr(module, "lce_documents", None)) is not None:
 
         def attend(states: States) -> Tensor:
-            own = AttentionInputs(*states, table, 0, scaling, *place)
+            own = AttentionInputs(*states, table, 0, scaling, *place, cap=softcap)
             return _kernel(scheme)(scheme, _scaled(own, scheme, log_base))
 
         output = in_documents((query, key, value), bounds, attend)
         return output.transpose(1, 2).contiguous(), None
-    inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
+    states = query, key, value
+    inputs = AttentionInputs(*states, table, first_query, scaling, *place, cap=softcap)
     inputs = _scaled(inputs, scheme, log_base)
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:

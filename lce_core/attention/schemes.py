@@ -16,6 +16,7 @@ class FullCausal(AttentionScheme):
 
     kernel: ClassVar[str] = "lce_core.attention.causal:full_causal"
     counts_sinks: ClassVar[bool] = True
+    caps_scores: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     kept_copies: ClassVar[float] = 0.0
 
@@ -32,6 +33,7 @@ class SlidingWindow(AttentionScheme):
 
     kernel: ClassVar[str] = "lce_core.attention.causal:sliding_window"
     counts_sinks: ClassVar[bool] = True
+    caps_scores: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False
 

@@ -11,6 +11,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PhiConfig,
 from lce_core.attention import LayerAttention
 from lce_core.contracts.plugins import built
 from lce_core.errors import SpecError
+from lce_core.evaluation.cross_entropy import Head
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
@@ -97,15 +98,13 @@ def logits(
 ) -> torch.Tensor:
     """Return the logits (batch, length, VOCABULARY) of a request, in chunks that share a cache."""
     extended.begin_request(ids.shape[1])
-    head: Any = extended.model.get_output_embeddings()
+    head = Head.of(extended.model)
     if not cuts:
-        whole: torch.Tensor = head(extended.hidden_states(ids))
-        return whole[..., :VOCABULARY]
+        return head.logits(extended.hidden_states(ids))[..., :VOCABULARY]
     cache = extended.new_cache(ids.shape[1]) if preallocated else DynamicCache()
     edges = [0, *cuts, ids.shape[1]]
     parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)]
-    joined: torch.Tensor = head(torch.cat(parts, dim=1))
-    return joined[..., :VOCABULARY]
+    return head.logits(torch.cat(parts, dim=1))[..., :VOCABULARY]
 
 
 def rows_of(lengths: ContextLengths) -> list[ContextLengths]:

@@ -4,29 +4,50 @@ The forward pass computes the loss and its gradients together; the backward pass
 them. Sums over blocks are fp32 (fp64 for fp64 input). N tokens, d hidden size, V vocabulary.
 """
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
+from transformers import PreTrainedModel
+
+
+class Head(NamedTuple):
+    """The last layer of a language model: states (..., d) to logits (..., V)."""
+
+    weight: Tensor
+    """(V, d)"""
+    bias: Tensor | None = None
+    """(V,)"""
+    cap: float | None = None
+    """Soft cap c: logits x become c tanh(x / c), as in Gemma 2."""
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> Self:
+        head: Any = model.get_output_embeddings()
+        cap = getattr(model.config, "final_logit_softcapping", None)
+        return cls(head.weight, getattr(head, "bias", None), cap)
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.capped(linear(states, self.weight, self.bias))
+
+    def capped(self, logits: Tensor) -> Tensor:
+        """Apply the cap in place."""
+        return logits if self.cap is None else logits.div_(self.cap).tanh_().mul_(self.cap)
 
 
 def linear_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    weights: Tensor,
-    block: int = 1024,
+    hidden: Tensor, head: Head, targets: Tensor, weights: Tensor, block: int = 1024
 ) -> Tensor:
     """Return the weighted sum of negative log-likelihoods, sum_i weights[i] * nll[i], in nats.
 
     Under autocast the matrix products use the autocast dtype; softmax and sums do not. `hidden` is
-    (N, d), the head's `weight` (V, d) and `bias` (V,), `targets` (N,) int64, and `weights` (N,) the
-    factor of each token's loss, without a gradient. The logits of `block` tokens exist at a time.
+    (N, d), `targets` (N,) int64, and `weights` (N,) the factor of each token's loss, without a
+    gradient. The logits of `block` tokens exist at a time.
     """
     loss: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, targets, weights, block, _product_dtype(hidden)
+        hidden, head.weight, head.bias, targets, weights, block, _product_dtype(hidden), head.cap
     )
     return loss
 
@@ -34,8 +55,7 @@ def linear_cross_entropy(
 @torch.no_grad()
 def token_scores(
     hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
+    head: Head,
     targets: Tensor,
     block: int = 1024,
     *,
@@ -50,10 +70,11 @@ def token_scores(
     parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]
     hits = [targets.new_zeros(0, dtype=torch.bool)]
     with torch.autocast(hidden.device.type, enabled=False):
-        head = weight.to(dtype)
+        weight = head.weight.to(dtype)
         for start in range(0, hidden.shape[0], block):
             rows = slice(start, start + block)
-            logits = _logits(hidden[rows].to(dtype), head, bias, _sum_dtype(hidden))
+            logits = _logits(hidden[rows].to(dtype), weight, head.bias, _sum_dtype(hidden))
+            logits = head.capped(logits)
             parts.append(logits.logsumexp(-1) - _at(logits, targets[rows]))
             if no_text is not None:
                 logits[:, no_text] = -torch.inf
@@ -72,6 +93,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weights: Tensor,
         block: int,
         dtype: torch.dtype,
+        cap: float | None,
     ) -> Tensor:
         wanted = ctx.needs_input_grad[:3]
         total = _sum_dtype(hidden)
@@ -84,7 +106,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(0, hidden.shape[0], block):
                 rows = slice(start, start + block)
                 part, factor = hidden[rows].to(dtype), weights[rows].to(total)
-                logits = _logits(part, head, bias, total)
+                logits = Head(weight, bias, cap).capped(_logits(part, head, bias, total))
+                # The slope of c tanh(x / c) is 1 - tanh(x / c)^2.
+                steepness = 1.0 if cap is None else 1 - (logits / cap).square()
                 peak = logits.logsumexp(-1)
                 loss += (factor * (peak - _at(logits, targets[rows]))).sum()
                 if not any(wanted):
@@ -92,7 +116,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 # d nll / d logits = softmax - one-hot, computed in the memory of the logits.
                 slope = logits.sub_(peak[:, None]).exp_()
                 slope[torch.arange(len(slope), device=slope.device), targets[rows]] -= 1
-                slope *= factor[:, None]
+                slope *= factor[:, None] * steepness
                 if d_bias is not None:
                     d_bias += slope.sum(0)
                 slope = slope.to(dtype)
@@ -113,7 +137,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         gradients = (
             None if saved is None else saved * d_loss.to(saved.dtype) for saved in ctx.saved_tensors
         )
-        return (*gradients, None, None, None, None)
+        return (*gradients, None, None, None, None, None)
 
 
 def _logits(part: Tensor, head: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:

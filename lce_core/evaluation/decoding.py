@@ -24,6 +24,7 @@ from transformers import DynamicCache
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation import passes
+from lce_core.evaluation.cross_entropy import Head
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.packed_texts import PackedTexts
 from lce_core.evaluation.passes import CHUNK, TokenIds
@@ -244,7 +245,7 @@ def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
 
 def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> torch.Tensor:
     """Return the logits (n, vocabulary) in fp32; NaN and infinity raise NonFiniteError."""
-    logits: torch.Tensor = model.model.get_output_embeddings()(states).float()
+    logits = Head.of(model.model).logits(states).float()
     # amin and amax are both NaN if any logit is NaN.
     extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
     if not bool(torch.isfinite(extremes).all()):

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
-from lce_core.evaluation.cross_entropy import token_scores
+from lce_core.evaluation.cross_entropy import Head, token_scores
 from lce_core.evaluation.passes import texts_together
 from lce_core.evaluation.windows import TokenScores
 from lce_core.extension.extended_model import ExtendedModel
@@ -65,17 +65,16 @@ def _batch_scores(
     model: ExtendedModel, texts: torch.Tensor
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return losses (b, L - 1) and hits (b, L) of texts (b, L + 1): windows plus the next token."""
-    head = model.model.get_output_embeddings()
+    head = Head.of(model.model)
     texts = texts.to(model.model.device)
     inside, behind = texts[:, 1:-1], texts[:, -1]
-    outputs = head.weight, getattr(head, "bias", None)
     own = model.inserter.token if model.inserter else None
     with torch.no_grad():
         hidden = model.hidden_states(texts[:, :-1].contiguous())
         scored = hidden[:, :-1].reshape(-1, hidden.shape[-1])
-        nll, hits = token_scores(scored, *outputs, inside.reshape(-1), no_text=own)
+        nll, hits = token_scores(scored, head, inside.reshape(-1), no_text=own)
         # Scored separately: more rows in the matrix product could change the last bits of the
         # losses.
-        _, last = token_scores(hidden[:, -1], *outputs, behind.clamp(min=0), no_text=own)
+        _, last = token_scores(hidden[:, -1], head, behind.clamp(min=0), no_text=own)
     hits = torch.column_stack([hits.view(len(texts), -1), last & (behind >= 0)])
     return nll.view(len(texts), -1).cpu().numpy(), hits.cpu().numpy()

@@ -20,7 +20,7 @@ from transformers import DynamicCache
 
 from lce_core.errors import SpecError
 from lce_core.evaluation.continuations import score_continuation
-from lce_core.evaluation.cross_entropy import token_scores
+from lce_core.evaluation.cross_entropy import Head, token_scores
 from lce_core.evaluation.decoding import Stop, greedy, next_states, stop_rule
 from lce_core.evaluation.long_cell import LongCell, ragged, rows_of
 from lce_core.evaluation.passes import CHUNK, PIECE, TokenIds
@@ -146,15 +146,14 @@ def _check(
 
 
 def _prefill(model: ExtendedModel, context: TokenIds, cache: DynamicCache) -> NDArray[np.float32]:
-    head = model.model.get_output_embeddings()
-    outputs = head.weight, getattr(head, "bias", None)
+    head = Head.of(model.model)
     ids = torch.from_numpy(context).to(model.model.device)
     losses = []
     chunk = PIECE if model.coarse else CHUNK
     for start in range(0, len(ids), chunk):
         states = model.hidden_states(ids[None, start : start + chunk], cache)[0]
         following = ids[start + 1 : start + 1 + len(states)]
-        losses.append(token_scores(states[: len(following)], *outputs, following)[0])
+        losses.append(token_scores(states[: len(following)], head, following)[0])
     return np.asarray(torch.cat(losses).float().cpu().numpy())
 
 

@@ -7,12 +7,12 @@ config.json states them in the same keys. All programs load the same float32 wei
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
 
 from lce_core.errors import LceError, first_line
+from lce_core.evaluation.cross_entropy import Head
 from lce_core.export.runtimes import Stated
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -102,9 +102,7 @@ def _own(stated: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:
     except LceError as error:
         return f"not run: {error.where.rpartition(' ')[2]} (no method extends this model)"
     model.begin_request(ids.shape[1])
-    head: Any = model.model.get_output_embeddings()
-    logits: torch.Tensor = head(model.hidden_states(ids))
-    return logits
+    return Head.of(model.model).logits(model.hidden_states(ids))
 
 
 def _mlx(_: Stated, folder: Path, ids: torch.Tensor) -> torch.Tensor | str:

@@ -75,7 +75,7 @@ def extend(
     method.check(geometry, lengths)
     if local is not None:
         check_local(method, pose=positions == "pose")
-    check_schemes(method, geometry, lengths, num_layers, sinks=architecture.sinks)
+    check_schemes(method, geometry, lengths, num_layers, architecture)
     layers = checked_layers(method, base_model, lengths, num_layers, training=training)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
@@ -113,11 +113,13 @@ def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: 
     activate(name)
     if name == "sdpa":
         return str(model.config._attn_implementation)  # "eager" if the model has attention sinks
-    if ARCHITECTURES[model.config.model_type].sinks:
+    architecture = ARCHITECTURES[model.config.model_type]
+    if architecture.sinks or architecture.soft_caps:
+        what = "attention sinks" if architecture.sinks else "softly capped scores"
         raise SpecError(
             "kernel",
-            f"{kernel!r} for {model.config.model_type}, which has attention sinks",
-            "a kernel that counts sinks",
+            f"{kernel!r} for {model.config.model_type}, which has {what}",
+            "a kernel that computes them",
             "use kernel: sdpa",
         )
     _copy_configuration(model)

@@ -25,6 +25,7 @@ from lce_core.methods._searching import Parameters, ParameterSearch, SearchResul
 from lce_core.recipe import Section
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.architectures import Architecture
 from lce_core.store.identity import canonical_json
 
 __all__ = [
@@ -336,10 +337,9 @@ def check_schemes(
     geometry: RopeGeometry,
     lengths: ContextLengths,
     num_layers: int,
-    *,
-    sinks: bool,
+    on: Architecture,
 ) -> None:
-    """Raise SpecError if the attention lacks sinks, `logit_scale` or `heads`, or rotates twice."""
+    """Raise SpecError if a scheme lacks what the model, `logit_scale` or `heads` need."""
     scaled = method.logit_scale is not None
     if scaled and method.rotary is not None:
         _refuse_scale(method, "trained frequencies, with the attention of stock models")
@@ -368,13 +368,17 @@ def check_schemes(
         own_factor = type(scheme).query_factor is not AttentionScheme.query_factor
         if scaled and (own_factor or not (scheme.one_softmax and scheme.heads_alike)):
             _refuse_scale(method, f"the attention scheme {type(scheme).__name__}")
-        if sinks and not scheme.counts_sinks:
-            raise SpecError(
-                f"{method.plugin_name}.attention",
-                f"the attention scheme {type(scheme).__name__}, on a model with attention sinks",
-                "a scheme that counts sinks (`counts_sinks`)",
-                "choose another method, or a base model without sinks",
-            )
+        for has, counts, what, flag in (
+            (on.sinks, scheme.counts_sinks, "attention sinks", "counts_sinks"),
+            (on.soft_caps, scheme.caps_scores, "softly capped scores", "caps_scores"),
+        ):
+            if has and not counts:
+                raise SpecError(
+                    f"{method.plugin_name}.attention",
+                    f"the attention scheme {type(scheme).__name__}, on a model with {what}",
+                    f"a scheme whose kernel computes them (`{flag}`)",
+                    f"choose another method, or a base model without {what}",
+                )
 
 
 def _refuse_heads(method: Method, reason: str) -> NoReturn:

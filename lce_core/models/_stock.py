@@ -15,7 +15,7 @@ from lce_core.errors import DataError, SpecError, UnavailableError, first_line
 from lce_core.hub import cached, fetch
 from lce_core.models import LanguageModel, LocalLayers, require_files
 from lce_core.models._weights import damaged
-from lce_core.rope.architectures import ARCHITECTURES
+from lce_core.rope.architectures import ARCHITECTURES, Architecture
 from lce_core.rope.stated import FULL, SLIDING
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def load_weights(
     from transformers import AutoModelForCausalLM
 
     config = config or read_config(place)
-    sinks = config.model_type in ARCHITECTURES and ARCHITECTURES[config.model_type].sinks
+    architecture = ARCHITECTURES.get(config.model_type, Architecture())
     gemma3 = config.model_type == "gemma3_text"
     # Gemma 3 with vision has these prefixes; transformers must rename them.
     prefixes = {r"^(model\.)?language_model(\.model)?\.": "model."}
@@ -218,8 +218,8 @@ def load_weights(
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
-            # SDPA has no sinks.
-            attn_implementation="eager" if sinks else "sdpa",
+            # SDPA has no sinks and caps no scores.
+            attn_implementation="eager" if architecture.sinks or architecture.soft_caps else "sdpa",
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:

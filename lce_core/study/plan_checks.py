@@ -88,7 +88,7 @@ def check_method(
     _check_choice(method, base_model, lengths)
     if base_model.local is not None:
         check_local(method, pose=pose)
-    check_schemes(method, geometry, lengths, num_layers, sinks=base_model.architecture.sinks)
+    check_schemes(method, geometry, lengths, num_layers, base_model.architecture)
 
 
 def _check_choice(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:

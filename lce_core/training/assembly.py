@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from torch.nn.functional import linear
 
 from lce_core.devices import autocast, resolve_dtype
 from lce_core.errors import SpecError
-from lce_core.evaluation.cross_entropy import linear_cross_entropy
+from lce_core.evaluation.cross_entropy import Head, linear_cross_entropy
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend, use_kernel
 from lce_core.extension.insertion import reserve_token
@@ -57,15 +57,13 @@ class LossModel(nn.Module):
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
         """Return the sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over r and i >= 1."""
-        head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model
         with autocast(tokens.device, self.precision):
             with storage(self.kept, tokens.device):
                 hidden: Tensor = backbone(input_ids=tokens, use_cache=False).last_hidden_state
             return linear_cross_entropy(
                 hidden[:, :-1].flatten(0, 1),
-                head.weight,
-                head.bias,
+                Head.of(self.model),
                 tokens[:, 1:].flatten(),
                 weights[:, 1:].flatten(),
             )

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
+from lce_core.evaluation.cross_entropy import Head
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.models import MODELS, LanguageModel
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
@@ -101,6 +102,38 @@ def gpt_oss(rope: dict[str, Any] | None = None, **changes: Any) -> Any:
     return _drawn("gpt_oss", {**SIZES, **GPT_OSS, "rope_parameters": parameters, **changes})
 
 
+GEMMA2: dict[str, Any] = {
+    **OLMO3,
+    "query_pre_attn_scalar": 20,
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+"""What a tiny Gemma 2 has besides `SIZES`: scores and logits far beyond their soft caps."""
+
+
+def gemma2(rope: dict[str, Any] | None = None, **changes: Any) -> Any:
+    """A random fp32 Gemma 2 with these rotary settings, and attention that caps scores."""
+    parameters = {"rope_type": "default", "rope_theta": 5e4, **(rope or {})}
+    keys = {**SIZES, **GEMMA2, "rope_parameters": parameters, **changes}
+    model = _drawn("gemma2", keys)
+    model.set_attn_implementation("eager")
+    return model
+
+
+def rotate_full_layers(model: Any, rotary: Any) -> Any:
+    """Let the layers with full attention rotate by another rotary module; return the model."""
+
+    def rotated_otherwise(_: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        cosines = rotary(args[0], given["position_ids"])
+        return args, {**given, "position_embeddings": cosines}
+
+    kinds = model.config.layer_types
+    for kind, layer in zip(kinds, model.model.layers, strict=True):
+        if kind == "full_attention":
+            layer.register_forward_pre_hook(rotated_otherwise, with_kwargs=True)
+    return model
+
+
 def random_model(model_type: str, **changes: Any) -> Any:
     """A random fp32 model with attention sharp enough that positions matter."""
     rope = {"rope_type": "default", "rope_theta": 5e4, **changes.pop("rope", {})}
@@ -163,9 +196,9 @@ def in_pieces(
 ) -> torch.Tensor:
     """Logits over the whole text, or over pieces with stock's cache and with evaluation's."""
     extended.begin_request(ids.shape[1])
-    head: Any = extended.model.get_output_embeddings()
+    head = Head.of(extended.model)
     if cuts is None:
-        return head(extended.hidden_states(ids))
+        return head.logits(extended.hidden_states(ids))
     parts: list[torch.Tensor] = []
     for cache in (DynamicCache(), extended.new_cache(ids.shape[1])):
         edges = [0, *cuts, ids.shape[1]]
@@ -173,4 +206,4 @@ def in_pieces(
             torch.cat([extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)], 1)
         )
     torch.testing.assert_close(*parts, rtol=1e-12, atol=1e-12)
-    return head(parts[0])
+    return head.logits(parts[0])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from lce_core.evaluation.cross_entropy import linear_cross_entropy, token_scores
+from lce_core.evaluation.cross_entropy import Head, linear_cross_entropy, token_scores
 from tests.support.losses import token_nll
 
 
@@ -47,7 +47,7 @@ def test_loss_and_gradients_equal_those_of_whole_logits(
 ):
     hidden, weight, head_bias, targets, weights = _problem(seed, tokens, width, vocabulary, bias)
     leaves = [leaf for leaf in (hidden, weight, head_bias) if leaf is not None]
-    ours = linear_cross_entropy(hidden, weight, head_bias, targets, weights, block)
+    ours = linear_cross_entropy(hidden, Head(weight, head_bias), targets, weights, block)
     theirs = _whole_logits_loss(hidden, weight, head_bias, targets, weights)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
     # An upstream factor must reach the gradients, which are made before it is known.
@@ -57,7 +57,7 @@ def test_loss_and_gradients_equal_those_of_whole_logits(
         strict=True,
     ):
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
-    nll = token_nll(hidden, weight, head_bias, targets, block)
+    nll = token_nll(hidden, Head(weight, head_bias), targets, block)
     torch.testing.assert_close((nll * weights).sum(), theirs.detach(), rtol=1e-10, atol=1e-10)
 
 
@@ -66,8 +66,8 @@ def test_under_autocast_products_are_bf16_and_sums_fp32():
     exact = _whole_logits_loss(hidden, weight, None, targets, weights)
     singles = [leaf.detach().float().requires_grad_() for leaf in (hidden, weight)]
     with torch.autocast("cpu", torch.bfloat16):
-        loss = linear_cross_entropy(singles[0], singles[1], None, targets, weights, block=100)
-        nll = token_nll(singles[0], singles[1], None, targets, block=100)
+        loss = linear_cross_entropy(singles[0], Head(singles[1]), targets, weights, block=100)
+        nll = token_nll(singles[0], Head(singles[1]), targets, block=100)
     assert (loss.dtype, nll.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(loss.double(), exact, rtol=1e-2, atol=0.0)
     expected = torch.autograd.grad(exact, [hidden, weight])
@@ -93,7 +93,7 @@ def test_no_tensor_of_tokens_by_vocabulary_is_ever_made():
             return out
 
     with Watch():  # type: ignore[no-untyped-call]
-        linear_cross_entropy(hidden, weight, None, targets, weights, block).backward()
+        linear_cross_entropy(hidden, Head(weight), targets, weights, block).backward()
     assert largest <= block * vocabulary < tokens * vocabulary
 
 
@@ -103,7 +103,7 @@ def test_gradients_of_bfloat16_weights_are_summed_in_float32():
     high = [tensor.detach().double().requires_grad_() for tensor in low]
     ones = torch.ones(len(targets))
     (found,) = torch.autograd.grad(
-        linear_cross_entropy(*low, None, targets, ones, block=4), [low[1]]
+        linear_cross_entropy(low[0], Head(low[1]), targets, ones, block=4), [low[1]]
     )
     (expected,) = torch.autograd.grad(
         _whole_logits_loss(*high, None, targets, ones.double()), [high[1]]
@@ -118,7 +118,7 @@ def test_a_token_that_is_no_text_is_never_the_likeliest_and_keeps_its_probabilit
     own = int(logits.argmax(-1).mode().values)
     among_text = logits.index_fill(1, torch.tensor([own]), -torch.inf).argmax(-1)
     assert not torch.equal(among_text, logits.argmax(-1))
-    nll, hits = token_scores(hidden, weight, None, among_text, block=7, no_text=own)
+    nll, hits = token_scores(hidden, Head(weight), among_text, block=7, no_text=own)
     assert hits.all()
     expected = cross_entropy(logits, among_text, reduction="none")
     torch.testing.assert_close(nll, expected, rtol=1e-12, atol=1e-12)

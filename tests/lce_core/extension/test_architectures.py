@@ -52,8 +52,8 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 
 
 def test_every_architecture_has_a_tiny_model() -> None:
-    # test_sliding_layers.py has the models of SLIDING, test_attention_sinks.py has gpt-oss.
-    assert {*OWN, *SLIDING, "gpt_oss"} == set(ARCHITECTURES)
+    # Others: test_sliding_layers.py, test_attention_sinks.py and test_soft_caps.py.
+    assert {*OWN, *SLIDING, "gpt_oss", "gemma2"} == set(ARCHITECTURES)
 
 
 def of_kind(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:

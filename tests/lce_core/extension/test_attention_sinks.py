@@ -25,7 +25,14 @@ from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.study.cost import matmul_parameters, stored_parameters
-from tests.support.architectures import GPT_OSS, TRAINED, gpt_oss, hub_model, in_float64
+from tests.support.architectures import (
+    GPT_OSS,
+    TRAINED,
+    gpt_oss,
+    hub_model,
+    in_float64,
+    rotate_full_layers,
+)
 from tests.support.folder_models import (
     TARGET,
     agree,
@@ -70,15 +77,7 @@ def stock(
     other = gpt_oss(rope if full is None else full).model.rotary_emb
     if change is not None:
         other.inv_freq = change(other.inv_freq)
-
-    def rotated_otherwise(_: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        cosines = other(args[0], given["position_ids"])
-        return args, {**given, "position_embeddings": cosines}
-
-    for index, layer in enumerate(model.model.layers):
-        if GPT_OSS["layer_types"][index] == "full_attention":
-            layer.register_forward_pre_hook(rotated_otherwise, with_kwargs=True)
-    return model
+    return rotate_full_layers(model, other)
 
 
 # Pieces and single tokens, both before and beyond the window's end.

@@ -106,7 +106,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: a model type that was compared"),
     ({"model_type": "falcon"}, "through AttentionInterface; this model"),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
-    ({"model_type": "gemma2", "sliding_window": 4096}, "without a soft cap"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
      "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),
     ({"model_type": "mistral", "sliding_window": ..., "use_sliding_window": ...},

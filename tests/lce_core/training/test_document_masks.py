@@ -2,6 +2,7 @@
 without masks, in float64; the kernels against a dense softmax under a block-diagonal mask."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from lce_core.training.assembly import LossModel
 from tests.support.architectures import (
     OWN,
     SLIDING,
+    gemma2,
     gpt_oss,
     hub_model,
     in_float64,
@@ -99,9 +101,14 @@ def test_restarted_documents_train_like_rows_of_their_own(base, name, parameters
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", [*OWN, *SLIDING, "gpt_oss"])
+@pytest.mark.parametrize("kind", [*OWN, *SLIDING, "gpt_oss", "gemma2"])
 def test_every_architecture_passes_documents_to_its_attention(kind, tmp_path):
-    drawn = gpt_oss() if kind == "gpt_oss" else sliding(kind) if kind in SLIDING else None
+    makers = {
+        "gpt_oss": gpt_oss,
+        "gemma2": gemma2,
+        **dict.fromkeys(SLIDING, partial(sliding, kind)),
+    }
+    drawn = makers[kind]() if kind in makers else None
     folder = saved(drawn, tmp_path) if drawn else save(kind, tmp_path)
     own = in_float64(drawn or random_model(kind))
     model = extend(own, hub_model(folder), method("yarn"), target=TARGET, training=True)
