@@ -25,7 +25,13 @@ _VOCABULARY, _LAYERS = 128, 8
 """Eight layers contain a layer of each kind: at least every sixth attends to all tokens."""
 
 _EXPERTS = ("num_experts", "num_local_experts", "num_experts_per_tok")
-_DEFAULTS = ("hidden_act", "layer_norm_eps", "rms_norm_eps", "tie_word_embeddings")
+_DEFAULTS = (
+    "hidden_act",
+    "layer_norm_eps",
+    "query_pre_attn_scalar",
+    "rms_norm_eps",
+    "tie_word_embeddings",
+)
 """Keys that have nothing to do with RoPE and for which programs have different defaults."""
 _SCALES = ("embedding_multiplier", "residual_multiplier", "logits_scaling", "logit_scale")
 """Factors that would shrink the logits of a tiny model, and with them the effect of RoPE."""

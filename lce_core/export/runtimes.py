@@ -132,8 +132,8 @@ def read_stated(folder: Path) -> Stated:
 
 
 _VLLM_CODE = frozenset(
-    ("cohere", "gemma", "gemma3_text", "glm4", "gpt_oss", "granite", "llama", "mistral", "mixtral",
-     "nemotron", "phi3", "qwen2", "qwen3", "qwen3_moe", "stablelm")
+    ("cohere", "gemma", "gemma2", "gemma3_text", "glm4", "gpt_oss", "granite", "llama", "mistral",
+     "mixtral", "nemotron", "phi3", "qwen2", "qwen3", "qwen3_moe", "stablelm")
 )  # fmt: skip
 """Model types for which vLLM has its own layers. It runs transformers' layers of all others."""
 
@@ -176,7 +176,7 @@ def _vllm(stated: Stated) -> Reading | str:
 
 _LLAMA_CODE = frozenset(("granite", "llama", "mistral", "mixtral", "smollm3"))
 """Model types that llama.cpp's converter treats as Llama, with a table for llama3's scaling."""
-_PLAIN_CODE = frozenset(("gemma", "glm", "phi", "stablelm"))
+_PLAIN_CODE = frozenset(("gemma", "gemma2", "glm", "phi", "stablelm"))
 """Model types for which it writes neither the RoPE base, 10,000 by default, nor the scaling."""
 
 
@@ -216,13 +216,16 @@ def _llama_cpp(stated: Stated) -> Reading | str:
 
 
 _MLX_THETA: Mapping[str, float | None] = {
-    "cohere": 8e6, "gemma": 1e4, "gemma3_text": 1e6, "glm": 1e4, "glm4": None, "gpt_oss": 1.5e5,
-    "granite": None, "helium": None, "llama": 1e4, "mistral": 1e4, "mixtral": 1e6, "nemotron": 1e4,
-    "olmo2": 1e4, "olmo3": None, "phi": 1e4, "phi3": 1e4, "qwen2": 1e6, "qwen3": None,
-    "qwen3_moe": None, "smollm3": 1e4, "stablelm": None,
+    "cohere": 8e6, "gemma": 1e4, "gemma2": 1e4, "gemma3_text": 1e6, "glm": 1e4, "glm4": None,
+    "gpt_oss": 1.5e5, "granite": None, "helium": None, "llama": 1e4, "mistral": 1e4,
+    "mixtral": 1e6, "nemotron": 1e4, "olmo2": 1e4, "olmo3": None, "phi": 1e4, "phi3": 1e4,
+    "qwen2": 1e6, "qwen3": None, "qwen3_moe": None, "smollm3": 1e4, "stablelm": None,
 }  # fmt: skip
 """MLX's RoPE base for each model type if config.json has no `rope_theta`; None: it is required."""
-_MLX_PLAIN = ("cohere", "gemma", "glm", "glm4", "helium", "mixtral", "phi", "qwen3_moe", "stablelm")
+_MLX_PLAIN = frozenset(
+    ("cohere", "gemma", "gemma2", "glm", "glm4", "helium", "mixtral", "phi", "qwen3_moe",
+     "stablelm")
+)  # fmt: skip
 """Model types whose scaling MLX ignores."""
 _MLX_SHARES = {"glm4": None, "nemotron": 0.5, "phi": 0.4, "phi3": 1.0, "stablelm": None}
 """Default share of rotated elements; None if the key is required. Others rotate whole heads."""

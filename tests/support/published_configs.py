@@ -187,6 +187,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "gpt-oss-120b": {**GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128,
                      "layer_types": ["sliding_attention", "full_attention"] * 18},
+    "gemma-2-9b": {
+        "model_type": "gemma2", **sizes(3584, 14336, 42, 16, 8, 256000, 8192), "head_dim": 256,
+        "rope_theta": 10000.0, "sliding_window": 4096, "attn_logit_softcapping": 50.0,
+    },
 }  # fmt: skip
 """By name of the model. LongRoPE's factors stand for the published ones."""
 
@@ -201,10 +205,6 @@ WINDOWED: dict[str, dict[str, Any]] = {
 """Models that `lce certify` reads, and to which methods cannot be applied."""
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "gemma-2-9b": {
-        "model_type": "gemma2", **sizes(3584, 14336, 42, 16, 8, 256000, 8192), "head_dim": 256,
-        "rope_theta": 10000.0, "sliding_window": 4096, "attn_logit_softcapping": 50.0,
-    },
     "DeepSeek-V3": {
         "model_type": "deepseek_v3", **sizes(7168, 18432, 61, 128, 128, 129280, 163840),
         "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "kv_lora_rank": 512,
