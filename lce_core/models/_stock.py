@@ -169,7 +169,9 @@ class StockModel(LoadedModel):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model: PreTrainedModel = AutoModelForCausalLM.from_config(
-                self.config(), dtype=torch.float32, attn_implementation="sdpa"
+                self.config(),
+                dtype=torch.float32,
+                attn_implementation=self.architecture.stock_attention,
             )
         return model
 
@@ -218,8 +220,7 @@ def load_weights(
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
-            # SDPA has no sinks and caps no scores.
-            attn_implementation="eager" if architecture.sinks or architecture.soft_caps else "sdpa",
+            attn_implementation=architecture.stock_attention,
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:

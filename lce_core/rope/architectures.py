@@ -54,6 +54,11 @@ class Architecture:
     has_own_code: bool = False
     """True if published files name code (`auto_map`) that transformers adopted."""
 
+    @property
+    def stock_attention(self) -> str:
+        """Transformers' attention of stock models: its SDPA has no sinks and caps no scores."""
+        return "eager" if self.sinks or self.soft_caps else "sdpa"
+
 
 NO_ROPE_INTERVAL = "no_rope_layer_interval"
 """Key of models whose every n-th layer has no rotation, unless `no_rope_layers` says otherwise."""

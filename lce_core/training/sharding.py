@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor
 
 from lce_core.attention.rotary import RequestRotary
 from lce_core.errors import DataError
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,11 +45,12 @@ def build_on_main(
 
     settings: dict[str, Any] = json.loads(_broadcast_text("", device))
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    architecture = ARCHITECTURES[config.model_type]
     # Buffers get real memory: every process computes the rotary frequencies from the configuration,
     # and they are not broadcast.
     with init_empty_weights(include_buffers=False):
         empty: PreTrainedModel = AutoModelForCausalLM.from_config(
-            config, dtype=dtype, attn_implementation="sdpa"
+            config, dtype=dtype, attn_implementation=architecture.stock_attention
         )
     # Building on the meta device unties the weights.
     empty.tie_weights()

@@ -121,10 +121,10 @@ def causal(query: int, key: int) -> int | None:
     return query - key if key <= query else None
 
 
-def trained(folder: Path, chosen: Method, out: Path) -> Path:
+def trained(folder: Path, chosen: Method, out: Path, **how: Any) -> Path:
     """The checkpoint of two training steps with the method from the folder's weights."""
     base, rows = hub_model(folder), out / "rows"
-    rows.mkdir()
+    rows.mkdir(parents=True)
     pack_rows(
         Words(), base, base.tokenizer(folder), row_length=64, num_rows=8, upsampling=Upsampling(),
         seed=0, folders={}, out=rows, report=lambda done: None,
@@ -132,7 +132,7 @@ def trained(folder: Path, chosen: Method, out: Path) -> Path:
     job = job_maker(rows, out)(
         {"tokens_per_step": 128, "learning_rate": 1e-2, "warmup_steps": 0},
         base_model=base.identity(), from_scratch=False, base_folder=folder, num_steps=2,
-        method=chosen.identity(), target_context=TARGET,
+        method=chosen.identity(), target_context=TARGET, **how,
     )  # fmt: skip
     with torch.enable_grad():
         run(job, silent)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from lce_core.attention import causal
 from lce_core.errors import SpecError
@@ -15,11 +16,12 @@ from tests.support.architectures import (
     GEMMA2,
     TRAINED,
     gemma2,
+    gpt_oss,
     hub_model,
     in_float64,
     rotate_full_layers,
 )
-from tests.support.folder_models import TARGET, agree, logits, method, saved, tokens
+from tests.support.folder_models import TARGET, agree, logits, method, saved, tokens, trained
 
 SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 
@@ -79,6 +81,18 @@ def test_the_loss_and_its_gradients_equal_those_of_the_stock_model(name, folder)
     for key, parameter in model.named_parameters():
         assert expected[key].grad.abs().max() > 0, key
         torch.testing.assert_close(parameter.grad, expected[key].grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [gemma2, gpt_oss])
+def test_processes_share_a_model_that_has_no_sdpa(make, tmp_path):
+    folder = saved(make(), tmp_path / "model")
+    alone = trained(folder, method("yarn"), tmp_path / "alone")
+    shared = trained(folder, method("yarn"), tmp_path / "shared", processes=2, sharding="shard")
+    expected, found = (load_file(one / "model.safetensors") for one in (alone, shared))
+    assert found.keys() == expected.keys()
+    for key, weight in expected.items():
+        torch.testing.assert_close(found[key], weight, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["self_extend", "lm_infinite", "longlora"])
