@@ -245,7 +245,7 @@ def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
 
 def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> torch.Tensor:
     """Return the logits (n, vocabulary) in fp32; NaN and infinity raise NonFiniteError."""
-    logits = Head.of(model.model).logits(states).float()
+    logits: torch.Tensor = model.model.get_output_embeddings()(states).float()
     # amin and amax are both NaN if any logit is NaN.
     extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
     if not bool(torch.isfinite(extremes).all()):
@@ -255,4 +255,4 @@ def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> tor
             "finite logits",
             "check the checkpoint, or evaluate with precision: fp32",
         )
-    return logits
+    return Head.of(model.model).capped(logits)
