@@ -193,8 +193,8 @@ for split in ("train", "held_out"):
 sys.stdout.flush()
 os._exit(0)
 """
-"""Prints the documents of an address. It skips the interpreter's own exit, which a native thread of a
-library that outlived the last row once aborted."""
+"""Prints the documents of an address. It skips the interpreter's own exit, which a native thread
+that outlived the last row once aborted."""
 
 
 @pytest.mark.slow
