@@ -112,7 +112,7 @@ def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: 
     name = choose(on, dtype, kernel)
     activate(name)
     if name == "sdpa":
-        return str(model.config._attn_implementation)  # "eager" if the model has attention sinks
+        return str(model.config._attn_implementation)  # "eager" where SDPA lacks something
     architecture = ARCHITECTURES[model.config.model_type]
     if architecture.sinks or architecture.soft_caps:
         what = "attention sinks" if architecture.sinks else "softly capped scores"

@@ -154,6 +154,6 @@ REASONS = {
     "opt": "RoPE; this model has learned position embeddings",
     "qwen3_next": _RECURRENT,
 }
-"""What methods need and architectures that they cannot extend lack, by `model_type`. Others,
+"""Why methods cannot extend an architecture: what they need and its `model_type` lacks. Others,
 such as OLMo 1 and InternLM3, may satisfy all conditions, but no test compares them with
 stock."""

@@ -30,7 +30,7 @@ class RankCorrelation:
     """Correlation; None if one of the two scores is the same for all methods."""
     low: float | None
     high: float | None
-    """With `low` the interval; both None if there are too few methods or families, or no value."""
+    """The upper end. Both ends are None if there are too few methods or families, or no value."""
 
 
 @dataclass(frozen=True)
