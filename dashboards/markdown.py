@@ -125,7 +125,7 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
     yield f"\n### Expectations\n\n{OUTCOMES}\n\n{EXPLAINED} All pairs: `lce claims`.\n"
     for entry in expected:
         yield f"- {plain(entry.line)}"
-        yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
+        yield from (f"    - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
     yield ""
 
 

@@ -215,6 +215,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "".join(one if one.startswith("```") else _LINK.sub(resolve, one) for one in parts)
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let names of tests and long keys in tables break between words instead of anywhere."""
+    return re.sub(
+        r"(?<=<code>)[^<\s]{20,}(?=</code>)",
+        lambda name: re.sub("[/_]|::", r"\g<0><wbr>", name[0]),
+        html,
+    )
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Name the search dialog for screen readers, which the theme does not."""
     return output.replace('class="md-search" ', 'class="md-search" aria-label="Search" ')

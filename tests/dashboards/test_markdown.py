@@ -132,7 +132,7 @@ def test_every_comparison_of_an_expectation_is_listed_with_its_outcome(catalog, 
         for entry in expected
         for line in (
             f"- {plain(entry.line)}",
-            *(f"  - **{one.outcome}**: {one.finding}" for one in entry.comparisons),
+            *(f"    - **{one.outcome}**: {one.finding}" for one in entry.comparisons),
         )
     ]
 
