@@ -122,11 +122,11 @@ def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
 def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
     if not expected:
         return
-    yield f"\n### Expectations\n\n{OUTCOMES}\n\n{EXPLAINED} All pairs: `lce claims`.\n"
+    yield "\n### Expectations\n"
     for entry in expected:
         yield f"- {plain(entry.line)}"
         yield from (f"    - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
-    yield ""
+    yield f"\n{OUTCOMES}\n\n{EXPLAINED} All pairs: `lce claims`.\n"
 
 
 def _printed(table: Table) -> Iterator[str]:
