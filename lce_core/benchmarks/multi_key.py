@@ -153,9 +153,7 @@ class MultiKey(OverText, PromptBenchmark):
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         return (*super().scores(samples), column_mean(samples, "margin"))
 
-    def evaluate(self, request: CellRequest) -> CellResult:
-        prompts = self.prompts(request)
-        sequences = self.require_filled(request, prompts)
+    def answered(self, request: CellRequest, prompts: Sequence[Prompt]) -> CellResult:
         samples, texts, documents = list[Sample](), list[int](), list[str]()
         shape = self.num_groups(request.task), request.eval_length
         losses = np.full(shape, np.nan, dtype=np.float32)
@@ -175,7 +173,7 @@ class MultiKey(OverText, PromptBenchmark):
             replace(sample, nll=means["nll"][text], nll_beyond=beyond[text] if beyond else None)
             for sample, text in zip(samples, texts, strict=True)
         ]
-        result = CellResult(
+        return CellResult(
             scores=(
                 *self.scores(samples),
                 *(
@@ -185,10 +183,8 @@ class MultiKey(OverText, PromptBenchmark):
             ),
             samples=tuple(samples),
             token_nll=bin_means(totals, seen.sum(axis=0), DEFAULT_SPAN),
-            sequences=sequences,
             arrays={"nll": losses.astype(np.float16)},
         )
-        return self.checked(request, prompts, result)
 
     def _text_means(self, losses: NDArray[np.float32]) -> dict[str, list[float]]:
         """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text."""

@@ -101,8 +101,8 @@ class PerplexityDocuments(TextBenchmark):
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        if eval_length < 2:
-            return f"eval_length {eval_length}: a window needs at least 2 tokens"
+        if reason := super().unavailable(base_model, task, eval_length):
+            return reason
         minimum = self._minimum(task)
         if self._truncates(task) and eval_length > minimum:
             return (
@@ -155,7 +155,7 @@ class PerplexityDocuments(TextBenchmark):
         cuts = cut_documents(
             [len(ids) for ids in documents.tokens],
             request.eval_length,
-            self._stride(request.eval_length),
+            self.stride_at(request.eval_length),
             before=before is not None,
             truncate=self._truncates(task),
         )
@@ -197,11 +197,8 @@ class PerplexityDocuments(TextBenchmark):
 
     def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> Sequences:
         truncate = self._truncates(task)
-        cuts = cut_documents(sizes, length, self._stride(length), before=False, truncate=truncate)
+        cuts = cut_documents(sizes, length, self.stride_at(length), before=False, truncate=truncate)
         return Sequences.of(cut.length for cut in cuts)
-
-    def _stride(self, eval_length: int) -> int:
-        return int(self.setting("stride") or eval_length)
 
     def _truncates(self, task: str) -> bool:
         if self.truncate is not None:

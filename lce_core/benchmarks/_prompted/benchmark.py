@@ -224,15 +224,7 @@ class PromptBenchmark(Benchmark):
     def evaluate(self, request: CellRequest) -> CellResult:
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
-        samples = self.samples(request, prompts)
-        scores = (*self.scores(samples), *label_scores(samples))
-        found = CellResult(scores=scores, samples=samples, sequences=sequences)
-        return self.checked(request, prompts, found)
-
-    def checked(
-        self, request: CellRequest, prompts: Sequence[Prompt], found: CellResult
-    ) -> CellResult:
-        """Add the controls, the checks of the prompts, and the ends and digest of the prompts."""
+        found = self.answered(request, prompts)
         samples, scores, lengths = found.samples, [*found.scores], list[int]()
         for name in CONTROLS if self.controls else ():
             if short := control_prompts(prompts, name):
@@ -251,10 +243,16 @@ class PromptBenchmark(Benchmark):
             found,
             scores=tuple(scores),
             samples=samples,
+            sequences=sequences,
             control_sequences=Sequences.of(lengths),
             checks=self.checks(request, prompts),
             prompts_sha256=prompts_sha256(prompts),
         )
+
+    def answered(self, request: CellRequest, prompts: Sequence[Prompt]) -> CellResult:
+        """Return the samples and scores of the prompts, without those of the controls."""
+        samples = self.samples(request, prompts)
+        return CellResult((*self.scores(samples), *label_scores(samples)), samples)
 
     def checks(self, request: CellRequest, prompts: Sequence[Prompt]) -> dict[str, int]:
         # Held-out text separates documents, and a template may separate turns, by the begin token.

@@ -19,6 +19,7 @@ from lce_core.benchmarks._text.documents import (
     held_out_documents,
     read_documents,
 )
+from lce_core.benchmarks._text.windows import cut_windows, num_windows
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.long_cell import NUM_RANGES
@@ -157,6 +158,15 @@ class TextBenchmark(OverText):
         stream = sum(document_tokens(cell.base_model, task, cell.data_folders, at_most=limit))
         return Sequences({length: self.num_tokens(task, length, stream) // length})
 
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        if eval_length >= 2:
+            return None
+        return f"eval_length {eval_length}: a window needs at least 2 tokens"
+
+    def stride_at(self, eval_length: int) -> int:
+        """Return the tokens from one window's start to the next: the setting, or the length."""
+        return int(self.setting("stride") or eval_length)
+
     def stream_key(self, task: str) -> tuple[object, ...]:
         """Return a cache key of the task's tokens: equal keys mean equal tokens."""
         return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
@@ -214,7 +224,10 @@ class TextBenchmark(OverText):
 
 
 class StreamBenchmark(TextBenchmark):
-    """Base class of benchmarks whose windows may begin in the middle of a document."""
+    """Base class of benchmarks whose windows may begin in the middle of a document.
+
+    A profile with `drop_last` leaves out the last window (`num_windows`).
+    """
 
     begin: bool = False
     """Replace the last token of each window by the beginning-of-text token before the first one.
@@ -224,10 +237,21 @@ class StreamBenchmark(TextBenchmark):
     def lacks_begin(self) -> bool:
         return not self.begin
 
-    def begun(self, request: CellRequest, windows: Windows) -> Windows:
-        """Return the windows with their beginning-of-text token, if they have one."""
+    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        stream, stride = self.limited(held_out_tokens), self.stride_at(eval_length)
+        drop_last = bool(self.setting("drop_last"))
+        return eval_length * num_windows(stream, eval_length, stride, drop_last=drop_last)
+
+    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
+        return (*self.stream_key(task), self.begin), self.stride_at(eval_length)
+
+    def windows(self, request: CellRequest) -> tuple[Windows, Documents | None]:
+        """Cut the task's text into windows; also return the documents of a data set."""
+        stream, documents = self.stream(request)
+        stride, drop_last = self.stride_at(request.eval_length), bool(self.setting("drop_last"))
+        windows = cut_windows(stream, request.eval_length, stride, drop_last=drop_last)
         if not self.begin:
-            return windows
+            return windows, documents
         if request.tokenizer.bos_token_id is None:
             raise UnavailableError(
                 f"{self.plugin_name}.begin",
@@ -235,7 +259,7 @@ class StreamBenchmark(TextBenchmark):
                 "such a token before each window",
                 "remove `begin`",
             )
-        return replace(windows, before=request.tokenizer.bos_token_id)
+        return replace(windows, before=request.tokenizer.bos_token_id), documents
 
     def window_checks(self, request: CellRequest, windows: Windows) -> dict[str, int]:
         """Return the columns of the catalog's view `prompt_checks` that are not 0."""
