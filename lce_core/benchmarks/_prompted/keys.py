@@ -144,21 +144,6 @@ def joined(samples: Sequence[Sample], num_queries: int) -> tuple[Sample, ...]:
     )
 
 
-def key_answers(request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
-    """Generate one token after each prompt; return its name."""
-    from lce_core.evaluation.decoding import generate
-
-    answers = generate(
-        request.model,
-        [prompt.ids for prompt in prompts],
-        max_new_tokens=1,
-        batch_tokens=request.batch_tokens,
-        cell=request.cell,
-        report=request.report,
-    )
-    return [token_name(request, int(answer[0])) for answer in answers]
-
-
 def token_name(request: CellRequest, token: int) -> str:
     """Return the tokenizer's string for a token id, or "<id>" for ids beyond its vocabulary."""
     # The model's vocabulary may be padded beyond the tokenizer's.
