@@ -149,7 +149,7 @@ class PerplexityDocuments(TextBenchmark):
             request,
             at_least=self._minimum(task),
             at_most=self.document_limit(task),
-            max_tokens=self.token_limit(),
+            max_tokens=self.setting("max_tokens"),
         )
         before = documents.bos
         cuts = cut_documents(
@@ -188,12 +188,9 @@ class PerplexityDocuments(TextBenchmark):
         return super().document_limit(task)
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Return the tokens to use of each document: `token_limit` tokens of all in order."""
-        left, limited = self.token_limit() or sum(sizes), []
-        for size in sizes:
-            limited.append(min(size, left))
-            left -= limited[-1]
-        return limited
+        """Return the tokens to use of each document: `max_tokens` tokens of all in order."""
+        ends = np.minimum(np.cumsum(sizes), self.setting("max_tokens") or sum(sizes))
+        return list(map(int, np.diff(ends, prepend=0)))
 
     def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> Sequences:
         truncate = self._truncates(task)
@@ -257,15 +254,12 @@ def document_losses(
 
     `stream` has the documents without special tokens; `before` is the special token of each window.
     """
-    rows = [np.zeros(0, np.float32)] * len(cuts)
-    by_length: dict[int, list[int]] = {}
-    for index, cut in enumerate(cuts):
-        by_length.setdefault(cut.length, []).append(index)
-    done = 0
-    for length, members in sorted(by_length.items(), reverse=True):
-        starts = np.array([cuts[index].start for index in members])
+    rows, done = [np.zeros(0, np.float32)] * len(cuts), 0
+    lengths, starts = np.array([(cut.length, cut.start) for cut in cuts]).T
+    for length in np.unique(lengths)[::-1].tolist():
+        members = np.flatnonzero(lengths == length)
         report = shifted(request.report, done, len(cuts))
-        windows = Windows(stream, starts, length, before)
+        windows = Windows(stream, starts[members], length, before)
         for first, found in window_scores(request, windows, report):
             for index, row in zip(members[first : first + len(found)], found.nll, strict=True):
                 rows[index] = row

@@ -131,7 +131,7 @@ class TextBenchmark(OverText):
         return min(windows, len(self.published_documents(task)))
 
     def limited(self, num_tokens: int) -> int:
-        return min(self.token_limit() or num_tokens, num_tokens)
+        return min(self.setting("max_tokens") or num_tokens, num_tokens)
 
     def data_samples(self, cell: CellData) -> int | None:
         if cell.task not in self.data_sets:
@@ -169,17 +169,18 @@ class TextBenchmark(OverText):
 
     def stream_key(self, task: str) -> tuple[object, ...]:
         """Return a cache key of the task's tokens: equal keys mean equal tokens."""
-        return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
+        limits = self.setting("max_tokens"), self.document_limit(task)
+        return task, task in self.data_sets, *limits
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
         """Return the token ids to score (tokens,), and the documents of a data set."""
+        limit = self.setting("max_tokens")
         if request.task not in self.data_sets:
             self.require_domain(request)
-            return request.held_out.stream(request.task)[: self.token_limit()], None
-        documents = self.documents(
-            request, at_most=self.document_limit(request.task), max_tokens=self.token_limit()
-        )
-        return documents.joined()[: self.token_limit()], documents
+            return request.held_out.stream(request.task)[:limit], None
+        at_most = self.document_limit(request.task)
+        documents = self.documents(request, at_most=at_most, max_tokens=limit)
+        return documents.joined()[:limit], documents
 
     def window_clusters(
         self, request: CellRequest, windows: Windows, documents: Documents | None
@@ -199,10 +200,6 @@ class TextBenchmark(OverText):
             ("document", of_document), ("block", blocks), key=lambda one: len(np.unique(one[1]))
         )
         return [f"{kind} {number}" for number in numbers]
-
-    def token_limit(self) -> int | None:
-        limit: int | None = self.setting("max_tokens")
-        return limit
 
     def document_limit(self, task: str) -> int | None:
         limit: int | None = self.setting("max_documents")
