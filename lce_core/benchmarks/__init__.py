@@ -35,7 +35,6 @@ from lce_core.benchmarks._prompted.chat import chat_ids as chat_ids
 from lce_core.benchmarks._prompted.keys import (
     MIN_TEXT as MIN_TEXT,
     KeyTask as KeyTask,
-    key_ids as key_ids,
     keys_of as keys_of,
     token_name as token_name,
     without_keys as without_keys,

@@ -41,7 +41,6 @@ from lce_core.benchmarks import (
     column_mean,
     encode,
     generator,
-    key_ids,
     keys_of,
     marking,
     passed_share,
@@ -300,7 +299,7 @@ def token_facts(
     facts = []
     for family in rng.choice(keys.families, size=num_keys, replace=False):
         members = rng.choice(keys.members, size=1 + num_absent, replace=False)
-        ids = key_ids(keys, np.full(len(members), family), members)
+        ids = keys.ids(family, members)
         names = [token_name(request, int(token)) for token in ids]
         question = np.array([keys.first_query + family], dtype=np.int64)
         facts.append(Fact(ids[:1], question, names[0], tuple(names[1:])))

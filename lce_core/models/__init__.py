@@ -93,6 +93,12 @@ class KeyVocabulary:
     families: int
     members: int
 
+    def ids(
+        self, families: NDArray[np.int64] | int, members: NDArray[np.int64] | int
+    ) -> NDArray[np.int64]:
+        """Return the ids of keys, given their families and their numbers in these."""
+        return np.asarray(self.first_key + families * self.members + members)
+
 
 @dataclass(frozen=True)
 class Pretraining:

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest, Sample
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
-    TokenIds,
     encode,
     long_streams,
     random_slice,
@@ -86,7 +84,7 @@ class KeyTask:
         for depth, rng in zip(depths, draws, strict=True):
             text = random_slice(streams, num_tokens, rng).astype(np.int64)
             families = rng.choice(keys.families, size=num_keys, replace=False)
-            ids = key_ids(keys, families, rng.integers(keys.members, size=num_keys))
+            ids = keys.ids(families, rng.integers(keys.members, size=num_keys))
             places = rng.integers(num_tokens + 1, size=num_keys)
             places[0] = round(depth / 100 * num_tokens)
             hidden = np.concatenate([[*before_key, key] for key in ids])
@@ -155,12 +153,6 @@ def keys_of(request: CellRequest) -> KeyVocabulary:
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
     return keys
-
-
-def key_ids(
-    keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
-) -> TokenIds:
-    return keys.first_key + families * keys.members + members
 
 
 def without_keys(base_model: LanguageModel) -> str:
