@@ -4,8 +4,6 @@ The prompt is HELMET's. The dictionary has as many pairs as fit. An answer is ri
 the value, ignoring case, punctuation, articles and white space (HELMET's substring exact match).
 """
 
-import re
-import string
 import uuid
 from collections.abc import Sequence
 
@@ -24,14 +22,13 @@ from lce_core.benchmarks import (
     encoded,
     marking,
 )
+from lce_core.evaluation.metrics import content_words
 
 INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
 DEPTHS = (0, 20, 40, 60, 80, 100)
 """Positions of the asked pair in per cent of the dictionary: six, as in HELMET's files dep6."""
 SHOTS = 2
 """Solved examples before the asked key, the number of HELMET's base models."""
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 Pair = tuple[str, str]
 
@@ -77,7 +74,8 @@ class JsonKv(Sampled):
         return 2 * len(encode(request, _written([pair, pair]), special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        return float(_normalised(prompt.reference) in _normalised(answer))
+        value, found = (" ".join(content_words(text)) for text in (prompt.reference, answer))
+        return float(value in found)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
         return bool(self.score_answer(task, prompt, answer))
@@ -94,10 +92,6 @@ def _question(key: str) -> str:
 
 def _written(pairs: Sequence[Pair]) -> str:
     return "{" + ",\n ".join(f'"{key}": "{value}"' for key, value in pairs) + "}"
-
-
-def _normalised(text: str) -> str:
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def _pair(rng: np.random.Generator) -> Pair:

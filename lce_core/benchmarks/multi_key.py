@@ -41,7 +41,6 @@ from lce_core.benchmarks import (
     column_mean,
     encode,
     generator,
-    key_ids,
     keys_of,
     marking,
     passed_share,
@@ -153,9 +152,7 @@ class MultiKey(OverText, PromptBenchmark):
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
         return (*super().scores(samples), column_mean(samples, "margin"))
 
-    def evaluate(self, request: CellRequest) -> CellResult:
-        prompts = self.prompts(request)
-        sequences = self.require_filled(request, prompts)
+    def answered(self, request: CellRequest, prompts: Sequence[Prompt]) -> CellResult:
         samples, texts, documents = list[Sample](), list[int](), list[str]()
         shape = self.num_groups(request.task), request.eval_length
         losses = np.full(shape, np.nan, dtype=np.float32)
@@ -175,7 +172,7 @@ class MultiKey(OverText, PromptBenchmark):
             replace(sample, nll=means["nll"][text], nll_beyond=beyond[text] if beyond else None)
             for sample, text in zip(samples, texts, strict=True)
         ]
-        result = CellResult(
+        return CellResult(
             scores=(
                 *self.scores(samples),
                 *(
@@ -185,10 +182,8 @@ class MultiKey(OverText, PromptBenchmark):
             ),
             samples=tuple(samples),
             token_nll=bin_means(totals, seen.sum(axis=0), DEFAULT_SPAN),
-            sequences=sequences,
             arrays={"nll": losses.astype(np.float16)},
         )
-        return self.checked(request, prompts, result)
 
     def _text_means(self, losses: NDArray[np.float32]) -> dict[str, list[float]]:
         """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text."""
@@ -304,7 +299,7 @@ def token_facts(
     facts = []
     for family in rng.choice(keys.families, size=num_keys, replace=False):
         members = rng.choice(keys.members, size=1 + num_absent, replace=False)
-        ids = key_ids(keys, np.full(len(members), family), members)
+        ids = keys.ids(family, members)
         names = [token_name(request, int(token)) for token in ids]
         question = np.array([keys.first_query + family], dtype=np.int64)
         facts.append(Fact(ids[:1], question, names[0], tuple(names[1:])))

@@ -23,15 +23,12 @@ from lce_core.benchmarks import (
     Source,
     StreamBenchmark,
     calls,
-    cut_windows,
-    num_windows,
     pack_losses,
     score,
     window_samples,
     window_scores,
 )
 from lce_core.evaluation.windows import Windows
-from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean
 
 
@@ -57,22 +54,9 @@ class NllByPosition(StreamBenchmark):
     bin_width: int | None = Field(default=None, gt=0)
     """Positions per bin; None means 256, or an eighth of the trained context in tiny."""
 
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        if eval_length >= 2:
-            return None
-        return f"eval_length {eval_length}: a window needs at least 2 tokens"
-
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        stream = self.limited(held_out_tokens)
-        return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
-
-    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        return (*self.stream_key(task), self.begin), eval_length
-
     def evaluate(self, request: CellRequest) -> CellResult:
         length = request.eval_length
-        stream, documents = self.stream(request)
-        windows = self.begun(request, cut_windows(stream, length, length))
+        windows, documents = self.windows(request)
         losses = self._losses(request, windows)
         seen, quarter = ~np.isnan(losses), min(length - 1, 3 * length // 4)
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)

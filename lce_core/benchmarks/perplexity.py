@@ -35,7 +35,6 @@ from lce_core.benchmarks import (
     Source,
     StreamBenchmark,
     calls,
-    cut_windows,
     num_windows,
     over_tokens,
     over_windows,
@@ -61,6 +60,7 @@ class Perplexity(StreamBenchmark):
         "faithful": Profile(
             "stride 256, without the last window and with 2.71828 for e, as in LCEG's script",
             stride=256,
+            drop_last=True,
             max_documents=FAITHFUL_DOCUMENTS,
         ),
         "clean": Profile("stride 256, all windows", stride=256),
@@ -89,19 +89,10 @@ class Perplexity(StreamBenchmark):
             f" before them, at least {last + 1} tokens"
         )
 
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        stream = self.limited(held_out_tokens)
-        stride, faithful = self._stride(eval_length), self.profile == "faithful"
-        return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
-
-    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        return (*self.stream_key(task), self.begin), self._stride(eval_length)
-
     def evaluate(self, request: CellRequest) -> CellResult:
         length, last = request.eval_length, self.span("last", request.base_model)
-        stride, faithful = self._stride(length), self.profile == "faithful"
-        stream, documents = self.stream(request)
-        windows = self.begun(request, cut_windows(stream, length, stride, drop_last=faithful))
+        faithful = self.profile == "faithful"
+        windows, documents = self.windows(request)
         means, last_means, right = (np.empty(len(windows)) for _ in range(3))
         predicted = length if faithful else length - 1
         scored = np.full(len(windows), last)
@@ -114,7 +105,7 @@ class Perplexity(StreamBenchmark):
             if self.stores(len(windows) * (length - 1)):
                 kept.extend(nll.astype(np.float16))
         # With stride = last every token is scored once, including all of the first window.
-        if stride == last:
+        if self.stride_at(length) == last:
             scored[0], last_means[0] = length - 1, means[0]
         clusters = self.window_clusters(request, windows, documents)
         base = LCEG_E if faithful else math.e
@@ -135,9 +126,6 @@ class Perplexity(StreamBenchmark):
             checks=self.window_checks(request, windows),
             arrays=pack_losses(windows.starts, kept) if kept else {},
         )
-
-    def _stride(self, eval_length: int) -> int:
-        return int(self.setting("stride") or eval_length)
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:

@@ -101,8 +101,8 @@ class PerplexityDocuments(TextBenchmark):
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        if eval_length < 2:
-            return f"eval_length {eval_length}: a window needs at least 2 tokens"
+        if reason := super().unavailable(base_model, task, eval_length):
+            return reason
         minimum = self._minimum(task)
         if self._truncates(task) and eval_length > minimum:
             return (
@@ -149,13 +149,13 @@ class PerplexityDocuments(TextBenchmark):
             request,
             at_least=self._minimum(task),
             at_most=self.document_limit(task),
-            max_tokens=self.token_limit(),
+            max_tokens=self.setting("max_tokens"),
         )
         before = documents.bos
         cuts = cut_documents(
             [len(ids) for ids in documents.tokens],
             request.eval_length,
-            self._stride(request.eval_length),
+            self.stride_at(request.eval_length),
             before=before is not None,
             truncate=self._truncates(task),
         )
@@ -188,20 +188,14 @@ class PerplexityDocuments(TextBenchmark):
         return super().document_limit(task)
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Return the tokens to use of each document: `token_limit` tokens of all in order."""
-        left, limited = self.token_limit() or sum(sizes), []
-        for size in sizes:
-            limited.append(min(size, left))
-            left -= limited[-1]
-        return limited
+        """Return the tokens to use of each document: `max_tokens` tokens of all in order."""
+        ends = np.minimum(np.cumsum(sizes), self.setting("max_tokens") or sum(sizes))
+        return list(map(int, np.diff(ends, prepend=0)))
 
     def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> Sequences:
         truncate = self._truncates(task)
-        cuts = cut_documents(sizes, length, self._stride(length), before=False, truncate=truncate)
+        cuts = cut_documents(sizes, length, self.stride_at(length), before=False, truncate=truncate)
         return Sequences.of(cut.length for cut in cuts)
-
-    def _stride(self, eval_length: int) -> int:
-        return int(self.setting("stride") or eval_length)
 
     def _truncates(self, task: str) -> bool:
         if self.truncate is not None:
@@ -260,15 +254,12 @@ def document_losses(
 
     `stream` has the documents without special tokens; `before` is the special token of each window.
     """
-    rows = [np.zeros(0, np.float32)] * len(cuts)
-    by_length: dict[int, list[int]] = {}
-    for index, cut in enumerate(cuts):
-        by_length.setdefault(cut.length, []).append(index)
-    done = 0
-    for length, members in sorted(by_length.items(), reverse=True):
-        starts = np.array([cuts[index].start for index in members])
+    rows, done = [np.zeros(0, np.float32)] * len(cuts), 0
+    lengths, starts = np.array([(cut.length, cut.start) for cut in cuts]).T
+    for length in np.unique(lengths)[::-1].tolist():
+        members = np.flatnonzero(lengths == length)
         report = shifted(request.report, done, len(cuts))
-        windows = Windows(stream, starts, length, before)
+        windows = Windows(stream, starts[members], length, before)
         for first, found in window_scores(request, windows, report):
             for index, row in zip(members[first : first + len(found)], found.nll, strict=True):
                 rows[index] = row

@@ -6,10 +6,8 @@ expands patterns or parses URLs.
 """
 
 import codecs
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,14 +122,11 @@ def _opened(file: str) -> BinaryIO:
 
 
 def _unpacked(stream: BinaryIO, file: str) -> BinaryIO:
-    if file.endswith(".gz"):
-        return cast("BinaryIO", gzip.open(stream))
-    if file.endswith(".zst"):
-        from backports import zstd  # a machine that computes packed studies may lack it
-
-        return cast("BinaryIO", zstd.open(stream))
-    # A hub file has no `readline` with a limit of its own.
-    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 20)  # type: ignore[type-var]
+    kind = {".gz": "gzip", ".zst": "zstd"}.get(Path(file).suffix)
+    # Arrow reads all frames of a file and refuses a truncated one. Python has no zstd before 3.14.
+    raw: Any = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), kind) if kind else stream
+    # A hub file has no `readline` with a limit of its own, and neither have Arrow's streams.
+    return raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw, 1 << 20)
 
 
 def _json_rows(stream: BinaryIO, file: str, fields: Sequence[str], skipped: int) -> Iterator[Row]:
@@ -232,28 +227,13 @@ def readable(file: str) -> Iterator[None]:
     """Convert errors of the reading libraries to DataError, or ConnectionError for a lost hub."""
     try:
         yield
-    except (
-        ValueError,
-        EOFError,
-        zlib.error,
-        pa.ArrowException,
-        *_zstd_errors(file),
-        *http_errors(),
-    ) as error:
+    except (ValueError, pa.ArrowException, *http_errors()) as error:
         if file.startswith(_HUB) and isinstance(error, http_errors()):
             raise ConnectionError(f"{file}: {type(error).__name__}: {error}") from error
         reason = str(error).splitlines()[0] if str(error) else ""
         if isinstance(error, OSError) and error.strerror:
             raise unreadable(file, error.strerror) from error
         raise unreadable(file, f"{type(error).__name__}: {reason}".rstrip(": ")) from error
-
-
-def _zstd_errors(file: str) -> tuple[type[Exception], ...]:
-    if not file.endswith(".zst"):
-        return ()
-    from backports import zstd
-
-    return (zstd.ZstdError,)
 
 
 def _too_long(where: str | Path, what: str) -> DataError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import Head, token_scores
 from lce_core.evaluation.passes import texts_together
-from lce_core.evaluation.windows import TokenScores
+from lce_core.evaluation.windows import TokenScores, Windows
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.progress import Progress, no_progress
 
@@ -59,6 +59,14 @@ def window_scores(
             "check the checkpoint, or evaluate with precision: fp32",
         )
     return TokenScores(nll, hits)
+
+
+def score_windows(
+    model: ExtendedModel, windows: Windows, batch_tokens: int, report: Progress
+) -> TokenScores:
+    """Score windows of a stream, and the token after each of them."""
+    ids, after = windows.ids(), windows.following()
+    return window_scores(model, ids, following=after, batch_tokens=batch_tokens, report=report)
 
 
 def _batch_scores(

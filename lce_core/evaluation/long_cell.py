@@ -249,13 +249,7 @@ def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress)
     from lce_core.evaluation import likelihood
 
     def compute() -> Arrays:
-        found = likelihood.window_scores(
-            model,
-            windows.ids(),
-            following=windows.following(),
-            batch_tokens=rows * windows.length,
-            report=report,
-        )
+        found = likelihood.score_windows(model, windows, rows * windows.length, report)
         return {"nll": found.nll, "hits": found.hits}
 
     return measured(model, compute)

@@ -1,9 +1,12 @@
 """Scores of one answer against its references, as the benchmarks' authors define them."""
 
 import re
+import string
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
+
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def word_overlap(answer: str, expected: str) -> float:
@@ -33,6 +36,12 @@ def _rouge_scorer() -> Any:
 def contains(answer: str, expected: str) -> float:
     """Return 1.0 if `answer` contains `expected`, ignoring case and whitespace, else 0.0."""
     return float(_plain(expected) in _plain(answer))
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words in lower case, without ASCII punctuation, a, an and the (SQuAD's rule)."""
+    plain = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 
 def integer(digits: str) -> int | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lce_core.data.held_out import HeldOutText
-from lce_core.data.tokenised import separator_of
+from lce_core.data.tokenised import separator_of, token_ids
 from lce_core.errors import DataError
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.extension.extended_model import ExtendedModel
@@ -164,11 +164,9 @@ def _needle(
 ) -> tuple[list[int], list[int], list[int]]:
     if keys is not None:
         family, member = int(rng.integers(keys.families)), int(rng.integers(keys.members))
-        key = keys.first_key + family * keys.members + member
+        key = int(keys.ids(family, member))
         return [key], [keys.first_query + family], [key]
     number = int(rng.integers(10_000, 100_000))
-    needle, question, answer = (
-        list(tokenizer.encode(one.format(number=number), add_special_tokens=False))
-        for one in (_NEEDLE, _QUESTION, _ANSWER)
-    )
+    parts = [one.format(number=number) for one in (_NEEDLE, _QUESTION, _ANSWER)]
+    needle, question, answer = token_ids(tokenizer, parts)
     return needle, question, answer

@@ -120,8 +120,7 @@ def plant_keys(
     if not planted or not num_rows:
         return rows, np.ones(rows.shape, dtype=np.uint8)
     families = rng.permuted(np.tile(np.arange(keys.families), (num_rows, 1)), axis=1)[:, :planted]
-    members = rng.integers(keys.members, size=families.shape)
-    key_ids = keys.first_key + families * keys.members + members
+    key_ids = keys.ids(families, rng.integers(keys.members, size=families.shape))
     query_ids = keys.first_query + families
 
     text_length = length - 3 * planted

@@ -192,7 +192,9 @@ def _files(path: Path) -> Iterator[os.stat_result]:
 
 ABANDONED_SECONDS = 3600.0
 """Live processes rename their temporary files within seconds."""
-_WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
+_WRITTEN_ASIDE = (
+    "cache", "failures", "leases", "mlflow", "prompts", "services", "studies/*", "verifications",
+)  # fmt: skip
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
 
 

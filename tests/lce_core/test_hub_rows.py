@@ -291,9 +291,6 @@ def test_rows_of_short_tasks_are_those_of_the_hubs_files(task, stored, tmp_path)
     for (split, config, _), rows in zip(asked, parts, strict=True):
         stored(config or "default", split, rows)
     assert parts == [short_context.read_split(short, split, place, one) for split, _, one in asked]
-    found = short_context.request_bytes(task, place)
-    assert found == short_context.request_bytes(task, folders)
-    assert (found is not None) == (task == "piqa")
 
 
 def test_the_subjects_of_mmlu_are_those_of_the_harness():

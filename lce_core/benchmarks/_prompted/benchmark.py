@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from lce_core.benchmarks._base import Benchmark, CellRequest, CellResult, Sample, Score
 from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.chat import Frame
-from lce_core.benchmarks._prompted.keys import KeyTask, joined, key_answers, token_name
+from lce_core.benchmarks._prompted.keys import KeyTask, joined, token_name
 from lce_core.benchmarks._prompted.metrics import (
     CONTROL_TOKENS,
     column_mean,
@@ -224,15 +224,7 @@ class PromptBenchmark(Benchmark):
     def evaluate(self, request: CellRequest) -> CellResult:
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
-        samples = self.samples(request, prompts)
-        scores = (*self.scores(samples), *label_scores(samples))
-        found = CellResult(scores=scores, samples=samples, sequences=sequences)
-        return self.checked(request, prompts, found)
-
-    def checked(
-        self, request: CellRequest, prompts: Sequence[Prompt], found: CellResult
-    ) -> CellResult:
-        """Add the controls, the checks of the prompts, and the ends and digest of the prompts."""
+        found = self.answered(request, prompts)
         samples, scores, lengths = found.samples, [*found.scores], list[int]()
         for name in CONTROLS if self.controls else ():
             if short := control_prompts(prompts, name):
@@ -251,10 +243,16 @@ class PromptBenchmark(Benchmark):
             found,
             scores=tuple(scores),
             samples=samples,
+            sequences=sequences,
             control_sequences=Sequences.of(lengths),
             checks=self.checks(request, prompts),
             prompts_sha256=prompts_sha256(prompts),
         )
+
+    def answered(self, request: CellRequest, prompts: Sequence[Prompt]) -> CellResult:
+        """Return the samples and scores of the prompts, without those of the controls."""
+        samples = self.samples(request, prompts)
+        return CellResult((*self.scores(samples), *label_scores(samples)), samples)
 
     def checks(self, request: CellRequest, prompts: Sequence[Prompt]) -> dict[str, int]:
         # Held-out text separates documents, and a template may separate turns, by the begin token.
@@ -320,16 +318,18 @@ class PromptBenchmark(Benchmark):
         if prompts[0].context_tokens:
             contexts = self.answered_contexts(request, prompts)
             return tuple(sample for _, samples, _ in contexts for sample in samples)
-        if self.in_words:
-            answers = text_answers(
-                request,
-                prompts,
-                max_new_tokens=self.new_tokens(task),
-                complete=[partial(self.complete, task, prompt) for prompt in prompts],
-            )
-        else:
-            answers = key_answers(request, prompts)
+        answers = text_answers(
+            request,
+            prompts,
+            max_new_tokens=self.longest_answer(task),
+            complete=[partial(self.complete, task, prompt) for prompt in prompts],
+            text_of=self.text_of,
+        )
         return joined(self.scored(task, prompts, answers), self.prompts_per_sample(task))
+
+    def text_of(self, request: CellRequest, ids: TokenIds) -> str:
+        """Return the text of an answer: words, or the name of its key token."""
+        return answer_text(request, ids) if self.in_words else token_name(request, int(ids[0]))
 
     def answered_contexts(
         self, request: CellRequest, prompts: Sequence[Prompt]
@@ -344,16 +344,13 @@ class PromptBenchmark(Benchmark):
         # In a conversation the stopping rule also decides what the next question follows.
         stops = in_words and (request.savings or self.conversation)
 
-        def text_of(ids: TokenIds) -> str:
-            return answer_text(request, ids) if in_words else token_name(request, int(ids[0]))
-
         def label_ids(label: str) -> TokenIds:
             if in_words:
                 return token_ids(request, f" {label}")
             return np.array([request.tokenizer.convert_tokens_to_ids(label)], dtype=np.int64)
 
         def complete(prompt: Prompt, ids: TokenIds) -> bool:
-            return self.complete(task, prompt, text_of(ids))
+            return self.complete(task, prompt, self.text_of(request, ids))
 
         for _, group in groupby(prompts, key=lambda prompt: prompt.context):
             asked = list(group)
@@ -375,7 +372,8 @@ class PromptBenchmark(Benchmark):
                 conversation=self.conversation,
                 cell=request.cell,
             )
-            scored = self.scored(task, asked, list(map(text_of, found.answers)), first=done)
+            answers = [self.text_of(request, ids) for ids in found.answers]
+            scored = self.scored(task, asked, answers, first=done)
             samples = [
                 compared(sample, prompt, values)
                 for sample, prompt, values in zip(scored, asked, found.log_likelihoods, strict=True)

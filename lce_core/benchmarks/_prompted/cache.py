@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -32,10 +31,6 @@ DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
 FORMAT = 6
 """Version of the cache files; raise it if their format or shared code for prompts changes."""
-_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.writing-.+")
-"""Names of files that a crashed process may have left."""
-_ABANDONED_SECONDS = 3600
-"""An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
 
 class PromptCache:
@@ -147,7 +142,7 @@ def _held_out_digest(request: CellRequest) -> str:
 
 
 def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
-    """Write prompts to `file` atomically, and delete unfinished files of crashed processes."""
+    """Write prompts to `file` atomically."""
     others = [field.name for field in fields(Prompt) if field.name != "ids"]
     columns = {name: [getattr(prompt, name) for prompt in prompts] for name in others}
     ids = np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)])
@@ -159,14 +154,6 @@ def write_prompts(file: Path, prompts: Sequence[Prompt]) -> None:
         }
     )
     file.parent.mkdir(parents=True, exist_ok=True)
-    for left in file.parent.glob(".*"):
-        # Another process may remove the file first.
-        with contextlib.suppress(OSError):
-            if (
-                _UNFINISHED.fullmatch(left.name)
-                and time.time() - left.stat().st_mtime > _ABANDONED_SECONDS
-            ):
-                left.unlink()
     write_file(file, content)
 
 

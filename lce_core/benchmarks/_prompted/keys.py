@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest, Sample
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
-    TokenIds,
     encode,
     long_streams,
     random_slice,
@@ -86,7 +84,7 @@ class KeyTask:
         for depth, rng in zip(depths, draws, strict=True):
             text = random_slice(streams, num_tokens, rng).astype(np.int64)
             families = rng.choice(keys.families, size=num_keys, replace=False)
-            ids = key_ids(keys, families, rng.integers(keys.members, size=num_keys))
+            ids = keys.ids(families, rng.integers(keys.members, size=num_keys))
             places = rng.integers(num_tokens + 1, size=num_keys)
             places[0] = round(depth / 100 * num_tokens)
             hidden = np.concatenate([[*before_key, key] for key in ids])
@@ -144,21 +142,6 @@ def joined(samples: Sequence[Sample], num_queries: int) -> tuple[Sample, ...]:
     )
 
 
-def key_answers(request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
-    """Generate one token after each prompt; return its name."""
-    from lce_core.evaluation.decoding import generate
-
-    answers = generate(
-        request.model,
-        [prompt.ids for prompt in prompts],
-        max_new_tokens=1,
-        batch_tokens=request.batch_tokens,
-        cell=request.cell,
-        report=request.report,
-    )
-    return [token_name(request, int(answer[0])) for answer in answers]
-
-
 def token_name(request: CellRequest, token: int) -> str:
     """Return the tokenizer's string for a token id, or "<id>" for ids beyond its vocabulary."""
     # The model's vocabulary may be padded beyond the tokenizer's.
@@ -170,12 +153,6 @@ def keys_of(request: CellRequest) -> KeyVocabulary:
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
     return keys
-
-
-def key_ids(
-    keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
-) -> TokenIds:
-    return keys.first_key + families * keys.members + members
 
 
 def without_keys(base_model: LanguageModel) -> str:

@@ -130,12 +130,17 @@ def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generato
     return stream[start : start + num_tokens]
 
 
+def answer_text(request: CellRequest, ids: TokenIds) -> str:
+    return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+
+
 def text_answers(
     request: CellRequest,
     prompts: Sequence[Prompt],
     *,
     max_new_tokens: int,
-    complete: Complete | Sequence[Complete] = lambda _: False,
+    complete: Complete | Sequence[Complete],
+    text_of: Callable[[CellRequest, TokenIds], str] = answer_text,
 ) -> list[str]:
     """Generate an answer of at most `max_new_tokens` tokens to each prompt; return it as text.
 
@@ -145,7 +150,7 @@ def text_answers(
     from lce_core.evaluation.decoding import Stop, generate
 
     def stop(rule: Complete) -> Stop:
-        return lambda ids: rule(answer_text(request, ids))
+        return lambda ids: rule(text_of(request, ids))
 
     rules = [complete] * len(prompts) if callable(complete) else complete
     answers = generate(
@@ -158,11 +163,7 @@ def text_answers(
         cell=request.cell,
         report=request.report,
     )
-    return [answer_text(request, answer) for answer in answers]
-
-
-def answer_text(request: CellRequest, ids: TokenIds) -> str:
-    return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+    return [text_of(request, answer) for answer in answers]
 
 
 def token_ids(request: CellRequest, text: str) -> TokenIds:

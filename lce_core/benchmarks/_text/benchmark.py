@@ -19,6 +19,7 @@ from lce_core.benchmarks._text.documents import (
     held_out_documents,
     read_documents,
 )
+from lce_core.benchmarks._text.windows import cut_windows, num_windows
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.long_cell import NUM_RANGES
@@ -130,7 +131,7 @@ class TextBenchmark(OverText):
         return min(windows, len(self.published_documents(task)))
 
     def limited(self, num_tokens: int) -> int:
-        return min(self.token_limit() or num_tokens, num_tokens)
+        return min(self.setting("max_tokens") or num_tokens, num_tokens)
 
     def data_samples(self, cell: CellData) -> int | None:
         if cell.task not in self.data_sets:
@@ -157,19 +158,29 @@ class TextBenchmark(OverText):
         stream = sum(document_tokens(cell.base_model, task, cell.data_folders, at_most=limit))
         return Sequences({length: self.num_tokens(task, length, stream) // length})
 
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        if eval_length >= 2:
+            return None
+        return f"eval_length {eval_length}: a window needs at least 2 tokens"
+
+    def stride_at(self, eval_length: int) -> int:
+        """Return the tokens from one window's start to the next: the setting, or the length."""
+        return int(self.setting("stride") or eval_length)
+
     def stream_key(self, task: str) -> tuple[object, ...]:
         """Return a cache key of the task's tokens: equal keys mean equal tokens."""
-        return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
+        limits = self.setting("max_tokens"), self.document_limit(task)
+        return task, task in self.data_sets, *limits
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
         """Return the token ids to score (tokens,), and the documents of a data set."""
+        limit = self.setting("max_tokens")
         if request.task not in self.data_sets:
             self.require_domain(request)
-            return request.held_out.stream(request.task)[: self.token_limit()], None
-        documents = self.documents(
-            request, at_most=self.document_limit(request.task), max_tokens=self.token_limit()
-        )
-        return documents.joined()[: self.token_limit()], documents
+            return request.held_out.stream(request.task)[:limit], None
+        at_most = self.document_limit(request.task)
+        documents = self.documents(request, at_most=at_most, max_tokens=limit)
+        return documents.joined()[:limit], documents
 
     def window_clusters(
         self, request: CellRequest, windows: Windows, documents: Documents | None
@@ -189,10 +200,6 @@ class TextBenchmark(OverText):
             ("document", of_document), ("block", blocks), key=lambda one: len(np.unique(one[1]))
         )
         return [f"{kind} {number}" for number in numbers]
-
-    def token_limit(self) -> int | None:
-        limit: int | None = self.setting("max_tokens")
-        return limit
 
     def document_limit(self, task: str) -> int | None:
         limit: int | None = self.setting("max_documents")
@@ -214,7 +221,10 @@ class TextBenchmark(OverText):
 
 
 class StreamBenchmark(TextBenchmark):
-    """Base class of benchmarks whose windows may begin in the middle of a document."""
+    """Base class of benchmarks whose windows may begin in the middle of a document.
+
+    A profile with `drop_last` leaves out the last window (`num_windows`).
+    """
 
     begin: bool = False
     """Replace the last token of each window by the beginning-of-text token before the first one.
@@ -224,10 +234,21 @@ class StreamBenchmark(TextBenchmark):
     def lacks_begin(self) -> bool:
         return not self.begin
 
-    def begun(self, request: CellRequest, windows: Windows) -> Windows:
-        """Return the windows with their beginning-of-text token, if they have one."""
+    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        stream, stride = self.limited(held_out_tokens), self.stride_at(eval_length)
+        drop_last = bool(self.setting("drop_last"))
+        return eval_length * num_windows(stream, eval_length, stride, drop_last=drop_last)
+
+    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
+        return (*self.stream_key(task), self.begin), self.stride_at(eval_length)
+
+    def windows(self, request: CellRequest) -> tuple[Windows, Documents | None]:
+        """Cut the task's text into windows; also return the documents of a data set."""
+        stream, documents = self.stream(request)
+        stride, drop_last = self.stride_at(request.eval_length), bool(self.setting("drop_last"))
+        windows = cut_windows(stream, request.eval_length, stride, drop_last=drop_last)
         if not self.begin:
-            return windows
+            return windows, documents
         if request.tokenizer.bos_token_id is None:
             raise UnavailableError(
                 f"{self.plugin_name}.begin",
@@ -235,7 +256,7 @@ class StreamBenchmark(TextBenchmark):
                 "such a token before each window",
                 "remove `begin`",
             )
-        return replace(windows, before=request.tokenizer.bos_token_id)
+        return replace(windows, before=request.tokenizer.bos_token_id), documents
 
     def window_checks(self, request: CellRequest, windows: Windows) -> dict[str, int]:
         """Return the columns of the catalog's view `prompt_checks` that are not 0."""

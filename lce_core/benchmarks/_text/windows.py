@@ -88,13 +88,8 @@ def _scores(
     uncached = replace(windows, starts=windows.starts[missing])
     progress = shifted(report, found, len(windows))
     if request.cell is None:
-        computed = likelihood.window_scores(
-            request.model,
-            uncached.ids(),
-            following=uncached.following(),
-            batch_tokens=request.batch_tokens,
-            report=progress,
-        )
+        model, batch_tokens = request.model, request.batch_tokens
+        computed = likelihood.score_windows(model, uncached, batch_tokens, progress)
     else:
         computed = request.cell.scores(uncached, total, later, progress)
     text = windows.stream.digest, windows.before

@@ -10,7 +10,6 @@ reproduce the published scores to the second digit.
 """
 
 import re
-import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from typing import Literal
 from rouge import Rouge
 
 from lce_core.errors import DataError
+from lce_core.evaluation.metrics import content_words
 
 _ROUGE = Rouge(metrics=["rouge-l"])
-_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def first_line(text: str) -> str:
@@ -35,8 +34,8 @@ def has_complete_line(text: str) -> bool:
 
 
 def token_f1(prediction: str, reference: str) -> float:
-    """Return the F1 score of words in lower case, without ASCII punctuation, a, an and the."""
-    found, wanted = _words(prediction), _words(reference)
+    """Return the F1 score of the content words."""
+    found, wanted = content_words(prediction), content_words(reference)
     common = (Counter(found) & Counter(wanted)).total()
     return 2 * common / (len(found) + len(wanted)) if common else 0.0
 
@@ -108,11 +107,6 @@ def _code_line(text: str) -> str:
 
 def _is_code(line: str) -> bool:
     return not any(mark in line for mark in ("`", "#", "//"))
-
-
-def _words(text: str) -> list[str]:
-    plain = text.lower().translate(_WITHOUT_PUNCTUATION)
-    return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 
 FirstLine = Literal["longbench", "lceg"]

@@ -32,7 +32,6 @@ from lce_core.benchmarks import (
     encode,
     encoded,
     generator,
-    key_ids,
     keys_of,
     long_streams,
     marking,
@@ -291,7 +290,7 @@ def key_demonstrations(
     num_text = request.eval_length - 2 - 2 * shots
     streams = long_streams(request, num_text)
     text = np.array_split(random_slice(streams, num_text, rng).astype(np.int64), shots + 1)
-    names = key_ids(keys, np.arange(keys.families), rng.integers(keys.members, size=keys.families))
+    names = keys.ids(np.arange(keys.families), rng.integers(keys.members, size=keys.families))
     pool = np.repeat(np.arange(keys.families), shots)
     families = pool[drawn_order(pool.tolist(), shots, rng, balanced=balanced)]
     shown = [

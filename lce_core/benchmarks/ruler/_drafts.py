@@ -2,8 +2,7 @@
 
 A prompt of the profiles `clean` and `fast` has the largest size that fits (`Search`). `InUnits`
 finds the sizes of RULER's first release for `faithful`: the release grows a prompt in steps until
-it is too long. Every size must be drawn, because each draw advances the random generator. Only
-prompts that could reach the length are tokenised.
+it is too long. Every size must be drawn, because each draw advances the random generator.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,11 +30,6 @@ FULL_SHARE = 0.99
 _TIMES = 9
 MAX_TRIES = 100
 """Draws of a sample that cannot shrink before its cell is unavailable. RULER would never stop."""
-ALL_COUNTED = 32
-"""Sizes that are all tokenised: tokens per character vary most in short texts."""
-GROWTH, SPREAD = 1.15, 1.05
-"""After `ALL_COUNTED` sizes, a text is tokenised only if it has at least 15 % more characters than
-the last tokenised text, or might fill the length with 5 % more tokens per character."""
 SEAMS = 16
 """Maximum difference between a prompt's tokens and the sum over its halves (`Draft.counted`)."""
 
@@ -230,30 +224,6 @@ def largest_place(
     return low
 
 
-@dataclass
-class _Counter:
-    """Counts the tokens of texts in order of size; skips texts that cannot reach `room` tokens."""
-
-    request: CellRequest
-    room: int
-    _texts: int = 0
-    _characters: int = 0
-    _tokens: int = 0
-
-    def tokens(self, draft: Draft) -> int:
-        """Count the tokens of prompt and references, as the release does; 0 if skipped."""
-        texts = [*(draft.counted or (draft.text,))]
-        texts[-1] += draft.stated
-        characters = sum(map(len, texts))
-        self._texts += 1
-        near = self._texts <= ALL_COUNTED or characters >= GROWTH * self._characters
-        if not near and SPREAD * characters * self._tokens < self.room * self._characters:
-            return 0
-        total = _sum(self.request, texts)
-        self._characters, self._tokens = characters, total
-        return total
-
-
 @dataclass(frozen=True)
 class InUnits:
     """Builds the samples of one cell with the sizes and draws of RULER's first release.
@@ -277,9 +247,12 @@ class InUnits:
         vt, where samples cannot shrink, and in fwe, an exact fit counts as too long.
         """
         units, room = self.task.units, self._room
-        size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
+        size, state = units.first, self.draw.rng.getstate()
         while True:
-            total = counter.tokens(self._drawn(size, 0, state))
+            draft = self._drawn(size, 0, state)
+            # The release counts the references too, which it appends to the prompt.
+            *first, last = draft.counted or (draft.text,)
+            total = _sum(self.request, [*first, last + draft.stated])
             exact = total == room and units.retry == "redrawn smaller"
             if total >= room and not exact:
                 if size - units.step < units.least:

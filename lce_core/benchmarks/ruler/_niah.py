@@ -1,7 +1,6 @@
 """Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery."""
 
 import re
-from bisect import bisect_right
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
@@ -40,10 +39,7 @@ _ABBREVIATION_WINDOW = 9
 
 
 class Haystack:
-    """A text, repeated without limit, that is split into sentences on demand.
-
-    Runs of white space count as one space.
-    """
+    """A text, repeated without limit. Runs of white space count as one space."""
 
     def __init__(self, text: str, source: str) -> None:
         self._words = text.split()
@@ -53,31 +49,11 @@ class Haystack:
             raise UnavailableError(
                 source, "no text", "text to hide needles in", "get its files again"
             )
-        self._sentences: list[str] = []
-        self._ends = [0]
-        """Number of words up to the end of each known sentence, after an initial 0."""
 
     def sentences(self, num_words: int) -> list[str]:
         """Return the first `num_words` words as sentences; the last sentence may be incomplete."""
-        if num_words > self._ends[-1]:
-            self._read_on(num_words)
-        whole = bisect_right(self._ends, num_words) - 1
-        found = self._sentences[:whole]
-        if self._ends[whole] < num_words:
-            words = self._sentences[whole].split(" ")
-            found.append(" ".join(words[: num_words - self._ends[whole]]))
-        return found
-
-    def _read_on(self, num_words: int) -> None:
-        # The last known sentence may be incomplete, so it is split again.
-        if self._sentences:
-            self._sentences.pop()
-            self._ends.pop()
-        start = self._ends[-1]
-        words = (self._words[at % self.num_words] for at in range(start, num_words))
-        for sentence in split_sentences(" ".join(words)):
-            self._sentences.append(sentence)
-            self._ends.append(self._ends[-1] + sentence.count(" ") + 1)
+        repeats, rest = divmod(num_words, self.num_words)
+        return split_sentences(" ".join(self._words * repeats + self._words[:rest]))
 
 
 def essay_haystack(request: CellRequest) -> Haystack:

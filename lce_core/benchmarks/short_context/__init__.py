@@ -34,9 +34,8 @@ from lce_core.benchmarks import (
     calls,
     encode,
     score,
-    spread,
 )
-from lce_core.benchmarks.short_context.data import TASKS, request_bytes
+from lce_core.benchmarks.short_context.data import TASKS
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import Estimate, bootstrap_mean, mean_estimate, wilson
@@ -90,17 +89,10 @@ class ShortContext(Benchmark):
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
-    def data_sequences(self, cell: CellData) -> Sequences | None:
-        ratio, task, length = cell.base_model.bytes_per_token, cell.task, cell.eval_length
-        sizes = request_bytes(task, cell.data_folders)
-        if sizes is None:
-            expected = round(LanguageModel.bytes_per_token / ratio * TASKS[task].request_tokens)
-            return Sequences({min(length, expected): self._requests(task)})
-        return Sequences.of(
-            min(length, round(size / ratio))
-            for index in spread(len(sizes), self.setting("num_samples") or len(sizes))
-            for size in sizes[index]
-        )
+    def data_sequences(self, cell: CellData) -> Sequences:
+        ratio = LanguageModel.bytes_per_token / cell.base_model.bytes_per_token
+        expected = round(ratio * TASKS[cell.task].request_tokens)
+        return Sequences({min(cell.eval_length, expected): self._requests(cell.task)})
 
     def data_samples(self, cell: CellData) -> int:
         task = TASKS[cell.task]

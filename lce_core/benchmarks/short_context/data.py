@@ -4,7 +4,7 @@ A data folder contains the files of the hub's repository; only the splits listed
 PIQA's original files also work.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +52,6 @@ class ShortTask:
     context with its choices, in MMLU and TruthfulQA the examples. None: too little is shared."""
     num_shown: int = 0
     """Rows of the split with the solved examples; 0 if the task has no such split."""
-    request_texts: Callable[[DataRow], Sequence[str]] | None = None
-    """Texts of a row's forward passes, for cost estimates; None: they use `request_tokens`."""
 
 
 def _splits(
@@ -126,9 +124,6 @@ TASKS: Mapping[str, ShortTask] = {
         num_questions=1_838,
         requests=2,
         request_tokens=44,
-        request_texts=lambda row: [
-            f"Question: {row['goal']}\nAnswer: {row[answer]}" for answer in ("sol1", "sol2")
-        ],
     ),
     "triviaqa": ShortTask(
         folder="triviaqa",
@@ -155,21 +150,6 @@ TASKS: Mapping[str, ShortTask] = {
         own_tokens=23,
     ),
 }
-
-
-def request_bytes(name: str, folders: Folders) -> list[list[int]] | None:
-    """Return for each question the bytes of its forward passes; None without `request_texts`."""
-    task = TASKS[name]
-    texts = task.request_texts
-    if texts is None:
-        return None
-    ((split, data_set),) = task.splits.items()
-
-    def read() -> list[list[int]]:
-        rows = read_split(task, split, folders)
-        return [[len(text.encode()) for text in texts(row)] for row in rows]
-
-    return data_set.fact(f"short_context 1: bytes of {name}", folders, read)
 
 
 def read_split(

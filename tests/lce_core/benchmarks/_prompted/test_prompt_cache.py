@@ -26,6 +26,8 @@ from lce_core.benchmarks._prompted.cache import (
 )
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.contracts.benchmark_cases import STORY, streams
+from lce_core.store.artifacts import Store
+from lce_core.store.garbage import sweep
 from tests.support.cells import benchmark, request
 from tests.support.ruler.prompts import BPE
 from tests.support.stored_prompts import WHOLE, same
@@ -263,11 +265,12 @@ def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_pat
     assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".prompts."}
 
 
-def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path):
+def test_what_a_crash_left_is_removed_by_a_later_run(tmp_path):
+    store = Store(tmp_path)
     left = {".prompts.0000001e": 30, ".prompts.00001c20": 2 * HOUR, ".nobackup": 2 * HOUR}
+    store.prompts.mkdir()
     for name, age in left.items():
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    write_prompts(tmp_path / "prompts", WHOLE)
-    kept = {"prompts", ".prompts.0000001e", ".nobackup"}
-    assert {path.name for path in tmp_path.iterdir()} == kept
+        (store.prompts / name).touch()
+        os.utime(store.prompts / name, (time.time() - age,) * 2)
+    sweep(store)
+    assert {path.name for path in store.prompts.iterdir()} == {".prompts.0000001e", ".nobackup"}
