@@ -19,34 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from lce_core.attention import AttentionScheme, LayerAttention
+from lce_core.attention import AttentionScheme
+from lce_core.attention import LayerAttention as LayerAttention
 from lce_core.errors import SpecError
-from lce_core.methods._searching import Parameters, ParameterSearch, SearchResult
+from lce_core.methods._searching import Parameters as Parameters
+from lce_core.methods._searching import ParameterSearch as ParameterSearch
+from lce_core.methods._searching import SearchResult as SearchResult
 from lce_core.recipe import Section
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.architectures import Architecture
 from lce_core.store.identity import canonical_json
-
-__all__ = [
-    "METHODS",
-    "ApproximateMethod",
-    "Base",
-    "Family",
-    "LayerAttention",
-    "LoRA",
-    "Method",
-    "ParameterSearch",
-    "Parameters",
-    "ScaledMethod",
-    "SearchResult",
-    "TokenInsertion",
-    "TrainingStage",
-    "check_local",
-    "check_schemes",
-    "in_heads",
-    "request_table",
-]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
 """What a method changes in the model. "none" changes nothing. "interpolation" divides RoPE

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import UnavailableError
-from lce_core.models._weights import (
-    read_config_json,
-    require_files,
-    require_model,
-    require_whole,
-    weights_digest,
-)
+from lce_core.models._weights import read_config_json as read_config_json
+from lce_core.models._weights import require_files as require_files
+from lce_core.models._weights import require_model as require_model
+from lce_core.models._weights import require_whole as require_whole
+from lce_core.models._weights import weights_digest as weights_digest
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
 from lce_core.rope.architectures import Architecture
@@ -25,24 +23,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lce_core.recipe import Training
-
-__all__ = [
-    "ADDED_TOKENS",
-    "MODELS",
-    "Experts",
-    "HubAddress",
-    "KeyVocabulary",
-    "LanguageModel",
-    "LocalLayers",
-    "ModelShape",
-    "Pretraining",
-    "read_config_json",
-    "require_files",
-    "require_model",
-    "require_whole",
-    "weights_digest",
-]
-
 
 ADDED_TOKENS = 64
 """Tokens by which published weights may exceed a plug-in's vocabulary (padding, added ones)."""
