@@ -24,7 +24,7 @@ from lce_core.attention.schemes import SlidingWindow
 from lce_core.data.sequences import Answers
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from lce_core.methods import Method, own_layers
+from lce_core.methods import Applied, Method, own_layers
 from lce_core.models import LanguageModel, ModelShape
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -225,7 +225,7 @@ def _schemes(
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     attention = method.training_attention if training else method.attention
     shared = attention(model.geometry, lengths)
-    own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
+    own = own_layers(Applied(method, model.geometry, lengths, model.shape.num_layers))
     found = [shared if layer is None else layer.scheme for layer in own]
     for index in model.geometry.unrotated:
         found[index] = None
