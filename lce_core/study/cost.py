@@ -73,11 +73,6 @@ def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> fl
     return 3.0 * forward_flops(shape, geometry, length)
 
 
-def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Return the elements in the key-value cache per token, over all layers."""
-    return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
-
-
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
 """Assumed for decoding in fp32; other batch sizes change the cost only slightly."""
 
@@ -202,7 +197,8 @@ def decoding_cost(
     keys = keys_of_last(model, method, target, length + answers.longest / 2)
     weights, element = matmul_parameters(model.shape, model.geometry), 2 if half else 4
     read = matmul_parameters(model.shape, model.geometry, num_tokens=batch)
-    cached = keys * cache_elements(model.shape, model.geometry)
+    stored = 2 * model.shape.num_layers * model.geometry.num_kv_heads * model.geometry.head_dim
+    cached = keys * stored
     flops = 2.0 * weights + attention_flops(model.shape, model.geometry, keys)
     return Decoding(
         tokens=tokens,
