@@ -7,21 +7,28 @@ to an application behind the guard that itself requires the secret. Clients requ
 they send a secret, because another user may listen on the port of a server that has ended.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import hmac
 import json
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from filelock import FileLock
 
 from lce_core.errors import ServiceError
+
+if TYPE_CHECKING:
+    # At run time only where a server uses it: commands that read a secret do not wait for it.
+    from starlette.requests import HTTPConnection
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 USER = "lce"
 """User name for HTTP Basic authentication. The protocol requires one; the guard ignores it."""
@@ -37,12 +44,16 @@ MIN_SECRET_BYTES = 32
 SECRET_VARIABLE = "LCE_SERVER_SECRET"
 """Environment variable that passes a server its secret. Other users could read a command line."""
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
+_SECRET_NEEDED = (
+    "This server answers only with its secret. In a browser, open the link that `lce up` or `lce"
+    " dashboard` printed. docs/operations.md says how programs log in."
+)
+_HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+}
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>lce: log in</title>
 <link rel="icon" href="data:,">
 <style>body{font:16px system-ui;max-width:34rem;margin:4rem auto;padding:0 1rem;
@@ -112,7 +123,7 @@ class Guard:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         secret: str,
         port: int,
         *,
@@ -157,31 +168,32 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        headers = _headers(scope)
-        refusal = self._refusal(headers)
-        is_http = scope["type"] == "http"
+        from starlette.requests import HTTPConnection
+
+        connection = HTTPConnection(scope)
+        refusal = self._refusal(connection.headers)
+        if scope["type"] == "websocket":
+            if not refusal and (self.in_band_websockets or self._may_pass(connection)):
+                await self.app(scope, receive, send)
+            else:
+                reason = (refusal or _SECRET_NEEDED)[:100]
+                await send({"type": "websocket.close", "code": 1008, "reason": reason})
+            return
         if refusal:
-            await _answer(scope, send, 403, refusal)
-        elif is_http and scope["path"] == LOGIN:
-            await self._login(scope, receive, send)
-        elif is_http and scope["path"] == PROOF:
+            answer = _answer(403, refusal)
+        elif scope["path"] == LOGIN:
+            answer = await self._login(connection, receive)
+        elif scope["path"] == PROOF:
             nonce = scope["query_string"].decode("latin-1")
-            await _answer(scope, send, 200, proof(self.secret, self.port, nonce))
-        elif is_http and (scope["path"] in self.open_paths or self._may_pass(headers)):
+            answer = _answer(200, proof(self.secret, self.port, nonce))
+        elif scope["path"] in self.open_paths or self._may_pass(connection):
             await self.app(self._with_secret(scope), receive, self._confining(send))
-        elif not is_http and (self.in_band_websockets or self._may_pass(headers)):
-            await self.app(scope, receive, send)
-        elif is_http and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
-            await _answer(scope, send, 401, _PAGE, "text/html; charset=utf-8")
+            return
+        elif scope["method"] == "GET" and "text/html" in connection.headers.get("accept", ""):
+            answer = _answer(401, _PAGE, "text/html")
         else:
-            await _answer(
-                scope,
-                send,
-                401,
-                "This server answers only with its secret. In a browser, open the link that"
-                " `lce up` or `lce dashboard` printed. docs/operations.md says how programs log"
-                " in.",
-            )
+            answer = _answer(401, _SECRET_NEEDED)
+        await answer(scope, receive, send)
 
     def _refusal(self, headers: Mapping[str, str]) -> str:
         """Return the reason why a request is refused whatever its secret; "" if there is none."""
@@ -218,41 +230,31 @@ class Guard:
         headers = [(name, ours if text == theirs else text) for name, text in scope["headers"]]
         return {**scope, "headers": headers}
 
-    def _may_pass(self, headers: Mapping[str, str]) -> bool:
+    def _may_pass(self, connection: HTTPConnection) -> bool:
         accepted = [one for one in (self.secret, self.page_secret) if one]
-        given = [(secret, one) for secret in _secrets(headers) for one in accepted]
-        given += [(value, self.cookie_value) for value in _cookies(headers, self.cookie)]
+        given = [(secret, one) for secret in _secrets(connection.headers) for one in accepted]
+        given.append((connection.cookies.get(self.cookie, ""), self.cookie_value))
         return any(
             hmac.compare_digest(one.encode("utf-8", "replace"), expected.encode())
             for one, expected in given
         )
 
-    async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "HEAD":
-            await _answer(scope, send, 204 if self._may_pass(_headers(scope)) else 401, "")
-            return
-        if scope["method"] != "POST":
-            await _answer(scope, send, 200, _PAGE, "text/html; charset=utf-8")
-            return
-        body = await _body(receive)
-        if not hmac.compare_digest(body, self.secret.encode()):
-            await _answer(
-                scope,
-                send,
+    async def _login(self, connection: HTTPConnection, receive: Receive) -> Response:
+        method = connection.scope["method"]
+        if method == "HEAD":
+            return _answer(204 if self._may_pass(connection) else 401, "")
+        if method != "POST":
+            return _answer(200, _PAGE, "text/html")
+        if not hmac.compare_digest(await _body(receive), self.secret.encode()):
+            return _answer(
                 401,
                 "This link belongs to another LCE_HOME, or to a server that has stopped. Open the"
                 " link that the last `lce up` or `lce dashboard` printed.",
             )
-            return
+        answer = _answer(200, json.dumps(self.local_storage), "application/json")
         cookie = f"{self.cookie}={self.cookie_value}; Path=/; HttpOnly; SameSite=Strict"
-        content = json.dumps(self.local_storage)
-        await _answer(scope, send, 200, content, "application/json", cookie)
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {
-        name.lower().decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-    }
+        answer.headers["set-cookie"] = cookie
+        return answer
 
 
 def _secrets(headers: Mapping[str, str]) -> list[str]:
@@ -268,14 +270,6 @@ def _secrets(headers: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return []
-    return [cookies[name].value] if name in cookies else []
-
-
 async def _body(receive: Receive) -> bytes:
     body = b""
     while len(body) <= MAX_LOGIN_BYTES:
@@ -286,28 +280,10 @@ async def _body(receive: Receive) -> bytes:
     return body
 
 
-async def _answer(
-    scope: Scope,
-    send: Send,
-    status: int,
-    text: str,
-    content_type: str = "text/plain; charset=utf-8",
-    cookie: str = "",
-) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
-        return
-    headers = [
-        (b"content-type", content_type.encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-        (b"x-frame-options", b"DENY"),
-        (b"referrer-policy", b"no-referrer"),
-    ]
-    if cookie:
-        headers.append((b"set-cookie", cookie.encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text.encode()})
+def _answer(status: int, text: str, media_type: str = "text/plain") -> Response:
+    from starlette.responses import Response
+
+    return Response(text, status, _HEADERS, media_type)
 
 
 def _home_secret(home: Path) -> bytes:

@@ -48,19 +48,14 @@ def frequencies(
     *,
     pairs: Sequence[int] = (0, 1, 16, 31, 32, 48, 63),
     head: int | None = None,
-    geometry: RopeGeometry = LLAMA2_7B,
-    target: int = 32768,
-    request: int | None = None,
-    layer: int = 0,
-    **parameters: Any,
+    **of_value: Any,
 ) -> Evidence:
     """Declare the RoPE frequencies (inv_freq) that a method must produce.
 
     `expected` are radians per token, one for each index in `pairs`. `head` is the index of the
     attention head, for a method with frequencies per head. See `value` for the rest.
     """
-    at = geometry, target, request, layer
-    return _of_method("inv_freq", tuple(expected), origin, parameters, *at, pairs=pairs, head=head)
+    return value("inv_freq", tuple(expected), origin, pairs=pairs, head=head, **of_value)
 
 
 def value(
@@ -73,6 +68,8 @@ def value(
     request: int | None = None,
     positions: Sequence[tuple[int, ...]] = (),
     layer: int = 0,
+    pairs: Sequence[int] = (),
+    head: int | None = None,
     **parameters: Any,
 ) -> Evidence:
     """Declare the value of a quantity that a method must produce.
@@ -88,24 +85,7 @@ def value(
       positions: Token positions (query, key[, head group]), for distances; (query,) for query
         factors.
     """
-    at = geometry, target, request, layer
-    return _of_method(quantity, expected, origin, parameters, *at, positions=positions)
 
-
-def _of_method(
-    quantity: Quantity,
-    expected: Any,
-    origin: str,
-    parameters: Mapping[str, Any],
-    geometry: RopeGeometry,
-    target: int,
-    request: int | None,
-    layer: int,
-    *,
-    pairs: Sequence[int] = (),
-    head: int | None = None,
-    positions: Sequence[tuple[int, ...]] = (),
-) -> Evidence:
     def prepare(plugin: type[Any]) -> Callable[[], Any]:
         method = plugin.model_validate(parameters)
         lengths = ContextLengths(geometry.trained_context, target, request or target)

@@ -161,22 +161,21 @@ class Registry(Generic[P]):
     def load(self, name: str, where: str = "") -> type[P]:
         if name in self._table:
             return self._table[name]
-        where = where or self.package
-        if not self._is_imported(name) and name not in self.names():
+        # A plug-in whose module was removed is imported anew: its file may have changed.
+        if name in self._loaded and f"{self.package}.{name}" in sys.modules:
+            return self._loaded[name]
+        if name not in self.names():
             kind = self.attribute.lower().replace("_", " ")
             raise SpecError(
-                where, repr(name), f"the name of a {kind}", did_you_mean(name, self.names())
+                where or self.package,
+                repr(name),
+                f"the name of a {kind}",
+                did_you_mean(name, self.names()),
             )
-        if f"{self.package}.{name}" not in sys.modules:
-            self._refuse_marks(name)
-            self._digests.pop(name, None)  # the file may have changed since an earlier import
-        if name not in self._digests:
-            # Computed before the import, so that the digest is never newer than the code that runs.
-            self._digests[name] = self._digest(name)
+        self._refuse_marks(name)
+        # Computed before the import, so that the digest is never newer than the code that runs.
+        self._digests[name] = self._digest(name)
         module = self._imported(name)
-        plugin = self._loaded.get(name)
-        if plugin is not None and _is_current(plugin, self.attribute, module):
-            return plugin
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
                 raise SpecError(
@@ -267,10 +266,6 @@ class Registry(Generic[P]):
                 "fill them in and remove the marks",
             )
 
-    def _is_imported(self, name: str) -> bool:
-        # A shortcut: planning calls this thousands of times, and listing the folder takes 0.5 ms.
-        return name.isidentifier() and name[0] != "_" and f"{self.package}.{name}" in sys.modules
-
     def parse(self, entry: Mapping[str, Any], where: str) -> P:
         """Build a plug-in from an entry of a study file: {"name": ..., **parameters}."""
         name = entry.get("name")
@@ -315,17 +310,6 @@ def own_folders() -> dict[str, list[Path]]:
 def _last_line(error: Exception, file: str) -> int | None:
     frames = traceback.extract_tb(error.__traceback__)
     return next((one.lineno for one in reversed(frames) if one.filename == file), None)
-
-
-def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> bool:
-    content = vars(module)
-    return (
-        content.get(attribute) is plugin
-        and content.get("VERSION") == plugin.plugin_version
-        and content.get("SOURCE") is plugin.source
-        and content.get("EVIDENCE") is plugin.evidence
-        and content.get("EXAMPLES", plugin.examples) is plugin.examples
-    )
 
 
 def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:

@@ -119,7 +119,7 @@ def contestants(options: Namespace, length: int, window: int) -> list[Contestant
         ("streaming_llm", CacheSinks(window, 4), None),
         ("self_extend", GroupedNeighbour(window, max(1, window // 16)), 2.3),
         ("rerope", Rectified(window), None),
-        ("rerope, leak 16", Rectified(window, 16), None),
+        ("rerope, leak 16", Rectified(window, (16,)), None),
         ("landmark", landmarks, None),
     )
     return [

@@ -7,7 +7,7 @@ from typing import Any
 
 from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS, Method, in_heads, own_layers
+from lce_core.methods import METHODS, Applied, Method, in_heads, own_layers
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.inspection import Head, inspect_frequencies
@@ -115,7 +115,7 @@ def inspect_method(
         method.attention(geometry, lengths),
         base,
         tuple(inspect_frequencies(before, table.inv_freq, lengths)),
-        tuple(own_layers(method, geometry, lengths, base_model.shape.num_layers)),
+        tuple(own_layers(Applied(method, geometry, lengths, base_model.shape.num_layers))),
     )
 
 

@@ -80,7 +80,8 @@ def attend_causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> 
     square = _plain((query, key[:, :, earlier:], value[:, :, earlier:]), scaling, causal=True)
     if earlier == 0:
         return square
-    return merge(attend_all(query, key[:, :, :earlier], value[:, :, :earlier], scaling), square)
+    before = attend_all(query, key[:, :, :earlier], value[:, :, :earlier], scaling)
+    return merge(before, 0, square)
 
 
 def attend_window(

@@ -31,12 +31,6 @@ class Partial(NamedTuple):
         return Partial(self.output[:, :, start:stop], self.lse[:, :, start:stop])
 
 
-def merge(first: Partial, second: Partial) -> Partial:
-    """Return attention over the union of two disjoint key sets, for the same queries."""
-    output = _mixed(first, second).to(first.output.dtype)
-    return Partial(output, torch.logaddexp(first.lse, second.lse))
-
-
 def with_sinks(part: Partial, sinks: Tensor | None) -> Partial:
     """Merge in one more key per head, with score `sinks` (heads,) and value 0, in place."""
     if sinks is None:
@@ -50,30 +44,25 @@ def with_sinks(part: Partial, sinks: Tensor | None) -> Partial:
     return Partial(part.output, torch.logaddexp(part.lse, scores))
 
 
-def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
-    """Merge `part` into the results of queries start, start + 1, ... of `all_rows`, in place."""
+def merge(rows: Partial, start: int, part: Partial) -> Partial:
+    """Merge `part`, over other keys, into the results of queries start, start + 1, ... in place."""
+    # torch propagates no gradients through the log-sum-exp.
+    assert not rows.output.requires_grad, "inference only"
+    assert not part.output.requires_grad, "inference only"
     num_rows, step = part.lse.shape[2], _ROWS
     if part.lse.device.type != "cpu":
         per_row = part.lse[:, :, :1].numel() * part.output.shape[-1] * part.lse.itemsize
         step = max(_ROWS, _COPY_BYTES // per_row)
-    for first in range(0, num_rows, step):
-        stop = min(first + step, num_rows)
-        rows, some = all_rows.rows(start + first, start + stop), part.rows(first, stop)
-        rows.output.copy_(_mixed(rows, some, in_place=True))
-        torch.logaddexp(rows.lse, some.lse, out=rows.lse)
-
-
-def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> Tensor:
-    """Return the mean of two outputs, weighted by their shares, in the log-sum-exps' dtype."""
-    # torch propagates no gradients through the log-sum-exp.
-    assert not first.output.requires_grad, "inference only"
-    assert not second.output.requires_grad, "inference only"
-    # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without
-    # overflow.
-    share = torch.sigmoid(second.lse - first.lse)[..., None]
-    mean = first.output.to(share.dtype)
-    out = mean if in_place or mean is not first.output else None
-    return torch.lerp(mean, second.output.to(share.dtype), share, out=out)
+    for begin in range(0, num_rows, step):
+        stop = min(begin + step, num_rows)
+        first, second = rows.rows(start + begin, start + stop), part.rows(begin, stop)
+        # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without
+        # overflow.
+        share = torch.sigmoid(second.lse - first.lse)[..., None]
+        mean = first.output.to(share.dtype)
+        first.output.copy_(torch.lerp(mean, second.output.to(share.dtype), share, out=mean))
+        torch.logaddexp(first.lse, second.lse, out=first.lse)
+    return rows
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:

@@ -13,7 +13,7 @@ from torch import Tensor
 from lce_core.attention.chunks import most_together
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.partial import Partial, merge_rows, with_sinks
+from lce_core.attention.partial import Partial, merge, with_sinks
 from lce_core.attention.placement import Placement, on_line, positions
 from lce_core.attention.schemes import Far, NearAndFar
 from lce_core.rope import RopeTable
@@ -48,7 +48,7 @@ def _merge_later(near: Partial, position: int, far: FarKernel, inputs: Attention
             inputs, query=inputs.query[:, :, row:], first_query=inputs.first_query + row
         )
         for part in far(later):
-            merge_rows(near, row, part)
+            merge(near, row, part)
             row += part.lse.shape[2]
 
 

@@ -45,7 +45,7 @@ from lce_core.contracts.tiny_models import (
 )
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Family, Method, check_schemes
+from lce_core.methods import METHODS, Applied, Family, Method, check_schemes
 from lce_core.methods._training_positions import row_positions
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.architectures import Architecture
@@ -401,7 +401,7 @@ def check_heads(plugin: type[Method], example: Example) -> None:
     for base in fitting(method):
         geometry = base.geometry
         try:
-            check_schemes(method, geometry, at(TARGET), LAYERS, Architecture())
+            check_schemes(Applied(method, geometry, at(TARGET), LAYERS), Architecture())
         except SpecError:
             continue
         shape = geometry.num_kv_heads, -1, geometry.num_pairs
@@ -421,7 +421,7 @@ def check_logit_scale(plugin: type[Method], example: Example) -> None:
     method = built(plugin, scaled)
     for base in fitting(method):
         try:
-            check_schemes(method, base.geometry, at(TARGET), LAYERS, Architecture())
+            check_schemes(Applied(method, base.geometry, at(TARGET), LAYERS), Architecture())
         except SpecError:
             return
         for scheme in schemes(method, base.geometry):

@@ -15,7 +15,7 @@ from lce_core.evaluation.cross_entropy import Head
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import Method, layers_of
+from lce_core.methods import Applied, Method, layers_of
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -152,7 +152,7 @@ def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) ->
 def layers(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool = False
 ) -> tuple[LayerAttention, ...]:
-    return layers_of(method, geometry, lengths, LAYERS, training=training)
+    return layers_of(Applied(method, geometry, lengths, LAYERS), training=training)
 
 
 def keys(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[object]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, own_layers, request_table
+from lce_core.methods import Applied, Method, own_layers, request_table
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.stated import PLAIN, stated_table
@@ -133,8 +133,7 @@ def _unsupported(method: Method, part: str, got: str, expected: str) -> SpecErro
 def learned_table(
     method: Method, base: LanguageModel, lengths: ContextLengths, learned: Path | None
 ) -> RopeTable:
-    geometry, num_layers = base.geometry, base.shape.num_layers
-    table = request_table(method, geometry, lengths)
+    table = request_table(method, base.geometry, lengths)
     if method.rotary is None:
         return table
     # Imported here, because most methods need no torch and should not wait for its import.
@@ -142,7 +141,8 @@ def learned_table(
 
     from lce_core.extension.learned import make_rotary
 
-    rotary = make_rotary(method, geometry, lengths, num_layers, identity=False, seed=0)
+    applied = Applied(method, base.geometry, lengths, base.shape.num_layers)
+    rotary = make_rotary(applied, identity=False, seed=0)
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     rotary.begin(table, lengths.request)
@@ -156,7 +156,7 @@ def _refuse_other_attention(method: Method, base: LanguageModel, lengths: Contex
         got = repr(method.logit_scale)
         expected = "no factor, because stock models have none that depends on the length"
         raise _unsupported(method, "logit_scale", got, expected)
-    if any(own_layers(method, geometry, lengths, base.shape.num_layers)):
+    if any(own_layers(Applied(method, geometry, lengths, base.shape.num_layers))):
         got = "layers with frequencies or attention of their own"
         expected = "the same in all layers, because the model's stock architecture has no others"
         raise _unsupported(method, "layer", got, expected)

@@ -26,7 +26,7 @@ from lce_core.attention.token_graphs import Recorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import activate
-from lce_core.methods import Method, as_stock, begins_alike, layers_of
+from lce_core.methods import Applied, Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.recipe import TrainPositions
@@ -66,26 +66,27 @@ class ExtendedModel:
         """Return True if requests of both lengths give the same results for the shorter text."""
         if self.coarse:  # rounding can change scores
             return False
-        first, second = (
-            ContextLengths(self.trained, self.target, tokens) for tokens in (shorter, longer)
-        )
-        return begins_alike(self.method, self.geometry, self._num_layers, first, second)
+        return begins_alike(self._applied(shorter), self._applied(longer))
+
+    def _applied(self, num_tokens: int) -> Applied:
+        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        return Applied(self.method, self.geometry, lengths, self._num_layers)
 
     def begin_request(self, num_tokens: int) -> None:
         """Set RoPE table and attention for a text of `num_tokens`, without inserted tokens."""
         activate(self.kernel)
-        lengths = ContextLengths(self.trained, self.target, num_tokens)
-        self._row_lengths = lengths
+        applied = self._applied(num_tokens)
+        self._row_lengths = applied.lengths
         if self._row_positions(0) is not None:
-            lengths = replace(lengths, request=self.target)
-            if why := why_not_skip(self.method, self.geometry, lengths, self._num_layers):
+            applied = applied.at(self.target)
+            if why := why_not_skip(applied):
                 raise SpecError(
                     f"{self.method.plugin_name}.training_positions",
                     f"positions for a method that {why}",
                     "positions only from a method that changes frequencies shared by all heads",
                     "return None from training_positions, or remove the attention scheme",
                 )
-        reach = self.method.reach(self.geometry, lengths)
+        reach = self.method.reach(self.geometry, applied.lengths)
         if reach is not None and num_tokens > reach:
             raise UnavailableError(
                 f"request of {num_tokens} tokens",
@@ -93,7 +94,7 @@ class ExtendedModel:
                 f"at most {reach} tokens of prompt plus answer",
                 "evaluate shorter contexts, or raise target_context",
             )
-        layers = self._layers(lengths)
+        layers = checked_layers(applied, self.base_model, training=self.training)
         if self.positions != "exact" and self.positions != "pose":
             rounded = {
                 one: replace(one, table=replace(one.table, positions=self.positions))
@@ -110,13 +111,9 @@ class ExtendedModel:
             module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table, own.log_base)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
-        lengths = ContextLengths(self.trained, self.target, num_tokens)
-        return tuple(layer.key for layer in self._layers(lengths))
-
-    def _layers(self, lengths: ContextLengths) -> tuple[LayerAttention, ...]:
-        return checked_layers(
-            self.method, self.base_model, lengths, self._num_layers, training=self.training
-        )
+        applied = self._applied(num_tokens)
+        layers = checked_layers(applied, self.base_model, training=self.training)
+        return tuple(layer.key for layer in layers)
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
         surplus = cache.get_seq_length() - self._expanded(num_tokens)
@@ -221,12 +218,7 @@ class ExtendedModel:
 
 
 def checked_layers(
-    method: Method,
-    base_model: LanguageModel,
-    lengths: ContextLengths,
-    num_layers: int,
-    *,
-    training: bool,
+    applied: Applied, base_model: LanguageModel, *, training: bool
 ) -> tuple[LayerAttention, ...]:
     """Return the method's RoPE table and attention scheme of each layer.
 
@@ -234,8 +226,8 @@ def checked_layers(
     head, layers without a scheme get FullCausal. The base model's `local` layers keep their window
     and frequencies, its unrotated layers full attention without rotation.
     """
-    geometry, local = base_model.geometry, base_model.local
-    layers = layers_of(method, geometry, lengths, num_layers, training=training)
+    (method, geometry, *_), local = applied, base_model.local
+    layers = layers_of(applied, training=training)
     distinct = {*layers}
     for layer in distinct:
         num_frequencies = layer.table.inv_freq.shape[-1]
@@ -255,7 +247,7 @@ def checked_layers(
             "remove `layer` or `rotary` from the method",
         )
     # Also without `local.layers`, because stock attention has no sinks.
-    is_stock = local is None and as_stock(method, geometry, lengths, num_layers, training=training)
+    is_stock = local is None and as_stock(applied, training=training)
     kept = dict.fromkeys(
         geometry.unrotated, LayerAttention(RopeTable(np.zeros(geometry.num_pairs)))
     )

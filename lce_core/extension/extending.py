@@ -23,7 +23,7 @@ from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import activate, choose
 from lce_core.extension.learned import make_rotary
-from lce_core.methods import Method, check_local, check_schemes
+from lce_core.methods import Applied, Method, check_local, check_schemes
 from lce_core.models import LanguageModel
 from lce_core.recipe import Kernel, Rotation, TrainPositions
 from lce_core.rope import ContextLengths
@@ -75,12 +75,13 @@ def extend(
     method.check(geometry, lengths)
     if local is not None:
         check_local(method, pose=positions == "pose")
-    check_schemes(method, geometry, lengths, num_layers, architecture)
-    layers = checked_layers(method, base_model, lengths, num_layers, training=training)
+    applied = Applied(method, geometry, lengths, num_layers)
+    check_schemes(applied, architecture)
+    layers = checked_layers(applied, base_model, training=training)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = "+".join(sorted({choose(*asked, scheme) for scheme in schemes or (None,)}))
-    rotary = make_rotary(method, geometry, lengths, num_layers, identity=bool(schemes), seed=seed)
+    rotary = make_rotary(applied, identity=bool(schemes), seed=seed)
     rotary.stock_precision = rotation == "stock" and architecture.rounds_cosines
     rotary.repeats_cosines = architecture.repeats_cosines
     if geometry.rotary_dim < geometry.head_dim:

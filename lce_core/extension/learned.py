@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from lce_core.attention.rotary import RequestRotary
-from lce_core.methods import Method
+from lce_core.methods import Applied
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
@@ -30,21 +30,14 @@ LEARNED = "extension.safetensors"
 _ROTARY = "model.rotary_emb."
 
 
-def make_rotary(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    num_layers: int,
-    *,
-    identity: bool,
-    seed: int,
-) -> RequestRotary:
+def make_rotary(applied: Applied, *, identity: bool, seed: int) -> RequestRotary:
     """Create the method's rotary module; `seed` draws the parameters that the method adds."""
+    method, geometry, *_ = applied
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
     made = getattr(importlib.import_module(module), name)
-    rotary: RequestRotary = made(method, geometry, lengths, num_layers, seed=seed)
+    rotary: RequestRotary = made(*applied, seed=seed)
     return rotary
 
 

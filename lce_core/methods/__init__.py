@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,20 +261,26 @@ def _whole(method: Method, table: RopeTable, geometry: RopeGeometry) -> RopeTabl
     return replace(table, attention_factor=table.attention_factor * geometry.attention_factor)
 
 
-def layers_of(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    num_layers: int,
-    *,
-    training: bool = False,
-) -> tuple[LayerAttention, ...]:
+class Applied(NamedTuple):
+    """A method on a base model of these sizes, for requests of these lengths."""
+
+    method: Method
+    geometry: RopeGeometry
+    lengths: ContextLengths
+    num_layers: int
+
+    def at(self, request: int) -> Applied:
+        return self._replace(lengths=replace(self.lengths, request=request))
+
+
+def layers_of(applied: Applied, *, training: bool = False) -> tuple[LayerAttention, ...]:
     """Return RoPE table and attention of each layer of a model; equal layers share one object."""
+    method, geometry, lengths, _ = applied
     attention = method.training_attention if training else method.attention
     shared = LayerAttention(request_table(method, geometry, lengths), attention(geometry, lengths))
     distinct: dict[object, LayerAttention] = {}
     found = []
-    for index, own in enumerate(own_layers(method, geometry, lengths, num_layers)):
+    for index, own in enumerate(own_layers(applied)):
         layer = own or shared
         if method.logit_scale is not None and method.changes(index):
             layer = replace(layer, log_base=geometry.trained_context)
@@ -282,10 +288,9 @@ def layers_of(
     return tuple(found)
 
 
-def own_layers(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
-) -> list[LayerAttention | None]:
+def own_layers(applied: Applied) -> list[LayerAttention | None]:
     """Return frequencies and attention of layers that differ from the method's; None for others."""
+    method, geometry, lengths, num_layers = applied
     unchanged = LayerAttention(RopeTable(geometry.inv_freq(), geometry.attention_factor), None)
 
     def own(index: int) -> LayerAttention | None:
@@ -315,19 +320,14 @@ def check_local(method: Method, *, pose: bool = False) -> None:
     )
 
 
-def check_schemes(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    num_layers: int,
-    on: Architecture,
-) -> None:
+def check_schemes(applied: Applied, on: Architecture) -> None:
     """Raise SpecError if a scheme lacks what the model, `logit_scale` or `heads` need."""
+    method, geometry, lengths, _ = applied
     scaled = method.logit_scale is not None
     if scaled and method.rotary is not None:
         _refuse_scale(method, "trained frequencies, with the attention of stock models")
     given = [use(geometry, lengths) for use in (method.attention, method.training_attention)]
-    own = [layer for layer in own_layers(method, geometry, lengths, num_layers) if layer]
+    own = [layer for layer in own_layers(applied) if layer]
     if method.heads is not None:
         # Within the trained context, the factor of a dynamic method is 1.
         beyond = replace(lengths, request=2 * max(lengths.trained, lengths.target))
@@ -383,22 +383,15 @@ def _refuse_scale(method: Method, attention: str) -> NoReturn:
     )
 
 
-def as_stock(
-    method: Method,
-    geometry: RopeGeometry,
-    lengths: ContextLengths,
-    num_layers: int,
-    *,
-    training: bool = False,
-) -> bool:
+def as_stock(applied: Applied, *, training: bool = False) -> bool:
     """Return True if one table serves all layers and heads, with full, unscaled attention.
 
     A model has one attention function for requests of all lengths, so a longer request decides too:
     within the trained context, the layers that a dynamic method changes equal all others.
     """
+    lengths = applied.lengths
     for request in (lengths.request, 2 * max(lengths.trained, lengths.target)):
-        asked = replace(lengths, request=request)
-        layers = layers_of(method, geometry, asked, num_layers, training=training)
+        layers = layers_of(applied.at(request), training=training)
         first = layers[0]
         plain = first.scheme is None and first.log_base is None
         if not (plain and len({*layers}) == first.table.inv_freq.ndim == 1):
@@ -406,20 +399,12 @@ def as_stock(
     return True
 
 
-def begins_alike(
-    method: Method,
-    geometry: RopeGeometry,
-    num_layers: int,
-    shorter: ContextLengths,
-    longer: ContextLengths,
-) -> bool:
+def begins_alike(shorter: Applied, longer: Applied) -> bool:
     """Return True if one pass over the longer text gives the outputs of both requests."""
-    if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
+    both = shorter, longer
+    if any(one.method.length_dependent(one.geometry, one.lengths) for one in both):
         return False
-    first, second = (
-        [layer.key for layer in layers_of(method, geometry, lengths, num_layers)]
-        for lengths in (shorter, longer)
-    )
+    first, second = ([layer.key for layer in layers_of(one)] for one in both)
     return first == second
 
 

@@ -103,7 +103,9 @@ class WithTemperature(ByParts):
         return self
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        return super().interpolated(geometry) if self.ramp == "paper" else self._by_index(geometry)
+        if self.ramp == "paper":
+            return super().interpolated(geometry)
+        return index_ramp(geometry, self.beta_fast, self.beta_slow, truncate=self.truncate)
 
     def table(self, geometry: RopeGeometry, scale: float) -> RopeTable:
         factor = self.attention_factor
@@ -129,6 +131,3 @@ class WithTemperature(ByParts):
             # vLLM uses another name, and multiplies the value by its own temperature.
             parameters["attn_factor"] = self.attention_factor / temperature(scale)
         return parameters
-
-    def _by_index(self, geometry: RopeGeometry) -> Frequencies:
-        return index_ramp(geometry, self.beta_fast, self.beta_slow, truncate=self.truncate)

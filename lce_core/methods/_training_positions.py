@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, as_stock
-from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.methods import Applied, Method, as_stock
+from lce_core.rope import ContextLengths
 
 
 def skipped_positions(seed: int, length: int, target: int) -> NDArray[np.int64]:
@@ -55,13 +55,11 @@ def row_positions(
     return found.astype(np.int64)
 
 
-def why_not_skip(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
-) -> str | None:
+def why_not_skip(applied: Applied) -> str | None:
     """Return why training rows of the method cannot skip positions; None if they can."""
+    method, geometry, *_ = applied
     if method.rotary is not None:
         return "trains its frequencies"
-    stock = as_stock(method, geometry, lengths, num_layers, training=True)
-    if not stock or method.insertion(geometry) is not None:
+    if not as_stock(applied, training=True) or method.insertion(geometry) is not None:
         return "changes attention, or has frequencies per layer or head"
     return None

@@ -89,7 +89,7 @@ def _attend_from(
 
     from lce_core.attention.chunks import as_chunks, as_texts, runs
     from lce_core.attention.flash import attend_all, attend_causal
-    from lce_core.attention.partial import Partial, concatenate, merge_rows
+    from lce_core.attention.partial import Partial, concatenate, merge
     from lce_core.attention.placement import Placement
 
     rotate, period, scaling = inputs.rotation(), scheme.period, inputs.scaling
@@ -114,7 +114,7 @@ def _attend_from(
         succeeding = (positions % period + period).clamp(max=scheme.chunk)
         rotated = rotate(query[:, :, start - places.start :], succeeding)
         previous = in_chunks(attend_all, rotated, start, back=1)
-        merge_rows(part, start - places.start, previous)
+        merge(part, start - places.start, previous)
     if places.stop > (start := max(places.start, 2 * period)):
         farthest = slice(scheme.chunk, scheme.chunk + 1)
         rotated = rotate(query[:, :, start - places.start :], farthest)
@@ -123,7 +123,7 @@ def _attend_from(
             some, seen = rotated[:, :, run.first - start : run.stop - start], run.start - period
             before = keys[:, :, :seen], inputs.value[:, :, :seen]
             earlier.append(attend_all(some, *before, scaling))
-        merge_rows(part, start - places.start, concatenate(earlier))
+        merge(part, start - places.start, concatenate(earlier))
     return part
 
 

@@ -24,7 +24,7 @@ from lce_core.attention.schemes import SlidingWindow
 from lce_core.data.sequences import Answers
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from lce_core.methods import Method, own_layers
+from lce_core.methods import Applied, Method, own_layers
 from lce_core.models import LanguageModel, ModelShape
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -71,11 +71,6 @@ def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> f
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
     return 3.0 * forward_flops(shape, geometry, length)
-
-
-def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Return the elements in the key-value cache per token, over all layers."""
-    return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
@@ -202,7 +197,8 @@ def decoding_cost(
     keys = keys_of_last(model, method, target, length + answers.longest / 2)
     weights, element = matmul_parameters(model.shape, model.geometry), 2 if half else 4
     read = matmul_parameters(model.shape, model.geometry, num_tokens=batch)
-    cached = keys * cache_elements(model.shape, model.geometry)
+    stored = 2 * model.shape.num_layers * model.geometry.num_kv_heads * model.geometry.head_dim
+    cached = keys * stored
     flops = 2.0 * weights + attention_flops(model.shape, model.geometry, keys)
     return Decoding(
         tokens=tokens,
@@ -225,7 +221,7 @@ def _schemes(
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     attention = method.training_attention if training else method.attention
     shared = attention(model.geometry, lengths)
-    own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
+    own = own_layers(Applied(method, model.geometry, lengths, model.shape.num_layers))
     found = [shared if layer is None else layer.scheme for layer in own]
     for index in model.geometry.unrotated:
         found[index] = None

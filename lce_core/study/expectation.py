@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from lce_core.benchmarks import Benchmark
 from lce_core.errors import SpecError, require_known
 from lce_core.recipe import Section
 from lce_core.study.variants import CONTROL, variant_in_words
@@ -182,14 +183,12 @@ def comparisons(
     variants: Mapping[str, tuple[str, bool]],
     evaluated: Evaluated,
     base_models: Sequence[str],
-    units: Mapping[str, str],
-    metrics: Mapping[str, Sequence[str]],
+    benchmarks: Mapping[str, Benchmark],
 ) -> Iterator[dict[str, Any]]:
     """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
     An entry with `predicts` has one comparison per length and base model, without variants.
-    `variants` are as in `Expectation.text`. `units` has the unit of each benchmark's default
-    metric, and `metrics` the names of its others that can be compared, all in nats.
+    `variants` are as in `Expectation.text`. Metrics other than a benchmark's default are in nats.
     """
     named_by: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(expects):
@@ -207,9 +206,9 @@ def comparisons(
         for key, name in methods:
             require_known(f"{where}.{key}", [name], expected, variants)
         by_variant = evaluated[entry.benchmark]
-        unit = units[entry.benchmark]
+        unit = benchmarks[entry.benchmark].unit
         if entry.metric is not None:
-            known = metrics.get(entry.benchmark, ())
+            known = benchmarks[entry.benchmark].sample_metrics
             if entry.metric not in known:
                 raise SpecError(
                     f"{where}.metric", entry.metric,
@@ -221,7 +220,7 @@ def comparisons(
         margin = entry.margin(where, unit)
         for other in entry.others or (None,):
             if other is None:
-                lengths = _predicted_lengths(where, entry, evaluated, units)
+                lengths = _predicted_lengths(where, entry, evaluated, benchmarks)
             else:
                 shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
                 what = f"both {entry.subject} and {other} on the same task"
@@ -283,9 +282,9 @@ def check_weights(expects: Sequence[Expectation]) -> None:
 
 
 def _predicted_lengths(
-    where: str, entry: Expectation, evaluated: Evaluated, units: Mapping[str, str]
+    where: str, entry: Expectation, evaluated: Evaluated, benchmarks: Mapping[str, Benchmark]
 ) -> Sequence[int]:
-    texts = {name for name, unit in units.items() if unit == "perplexity"}
+    texts = {name for name, one in benchmarks.items() if one.unit == "perplexity"}
     losses, scores = (
         {
             length
@@ -304,7 +303,7 @@ def in_trained_context(
     variants: Mapping[str, tuple[str, bool]],
     evaluated: Evaluated,
     contexts: Mapping[str, int | None],
-    units: Mapping[str, str],
+    benchmarks: Mapping[str, Benchmark],
 ) -> Iterator[dict[str, Any]]:
     """Yield the default comparisons: each variant is not worse than the base model.
 
@@ -317,7 +316,8 @@ def in_trained_context(
     for (base_model, context), (benchmark, by_variant) in itertools.product(
         contexts.items(), evaluated.items()
     ):
-        within, base = of_unit.get(_UNITS.get(units[benchmark], "")), by_variant.get(CONTROL, set())
+        within = of_unit.get(_UNITS.get(benchmarks[benchmark].unit, ""))
+        base = by_variant.get(CONTROL, set())
         for name, own in by_variant.items():
             lengths = [length for length, _ in own & base if length <= (context or 0)]
             if within is None or name == CONTROL or not lengths:
@@ -326,7 +326,7 @@ def in_trained_context(
                 not_worse=name, than=(CONTROL,), within=within, benchmark=benchmark,
                 lengths=(max(lengths),), base_model=base_model,
             )  # fmt: skip
-            for one in comparisons([entry], variants, evaluated, [base_model], units, {}):
+            for one in comparisons([entry], variants, evaluated, [base_model], benchmarks):
                 if _pair(one) not in taken:
                     yield {**one, "entry": None}
 

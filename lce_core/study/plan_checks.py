@@ -11,7 +11,7 @@ This module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,15 @@ import numpy as np
 
 from lce_core.attention.schemes import FullCausal, SlidingWindow
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.methods import Method, as_stock, check_local, check_schemes, layers_of, request_table
+from lce_core.methods import (
+    Applied,
+    Method,
+    as_stock,
+    check_local,
+    check_schemes,
+    layers_of,
+    request_table,
+)
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import (
     ADDED_TOKENS,
@@ -50,8 +58,10 @@ def check_variant(
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
     if variant.tuned:
-        _check_positions(base_model, variant, study, lengths, where)
-        _check_document_masks(base_model, variant, study, lengths, where)
+        sizes = base_model.geometry, lengths, base_model.shape.num_layers
+        applied = Applied(variant.method, *sizes)
+        _check_positions(base_model, variant, study, applied, where)
+        _check_document_masks(base_model, variant, study, applied, where)
         tokens = study.training_of(variant).tokens_per_step
         for stage in variant.method.stages(lengths):
             if tokens % stage.context:
@@ -88,7 +98,7 @@ def check_method(
     _check_choice(method, base_model, lengths)
     if base_model.local is not None:
         check_local(method, pose=pose)
-    check_schemes(method, geometry, lengths, num_layers, base_model.architecture)
+    check_schemes(Applied(method, geometry, lengths, num_layers), base_model.architecture)
 
 
 def _check_choice(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
@@ -127,19 +137,19 @@ def _check_positions(
     base_model: LanguageModel,
     variant: MethodEntry,
     study: StudySpec,
-    lengths: ContextLengths,
+    applied: Applied,
     where: str,
 ) -> None:
-    method, row = variant.method, replace(lengths, request=study.train_length_of(variant))
+    method, row = variant.method, applied.at(study.train_length_of(variant))
     try:
-        own = row_positions(method, row, seed=0, pose=False) is not None
+        own = row_positions(method, row.lengths, seed=0, pose=False) is not None
     except SpecError as error:
         raise error.within(f"{where} ({base_model.known_as}): {error.where}") from None
     pose = variant.train_positions == "pose"
     if not (own or pose):
         return
-    why = why_not_skip(method, base_model.geometry, lengths, base_model.shape.num_layers)
-    if pose and method.stages(lengths):
+    why = why_not_skip(applied)
+    if pose and method.stages(applied.lengths):
         why = "trains in several runs"
     if pose and own:
         why = "draws positions of its own"
@@ -158,7 +168,7 @@ def _check_document_masks(
     base_model: LanguageModel,
     variant: MethodEntry,
     study: StudySpec,
-    lengths: ContextLengths,
+    applied: Applied,
     where: str,
 ) -> None:
     """Refuse masks that the variant's training rows or attention cannot have."""
@@ -166,8 +176,7 @@ def _check_document_masks(
     if training.document_masks == "none":
         return
     restart = training.document_masks == "restart"
-    sizes = base_model.geometry, lengths, base_model.shape.num_layers
-    layers = layers_of(method, *sizes, training=True)
+    layers = layers_of(applied, training=True)
     own = type(method).training_positions is not Method.training_positions
     drawn = own or variant.train_positions == "pose" or method.rotary is not None
     moves = type(base_model).prepare_rows is not LanguageModel.prepare_rows
@@ -193,7 +202,7 @@ def _check_document_masks(
             "`document_masks: run_on`",
         ),
         (
-            not (restart or (base_model.local is None and as_stock(method, *sizes, training=True))),
+            not (restart or (base_model.local is None and as_stock(applied, training=True))),
             f"{method.plugin_name}, whose attention counts positions itself",
             "`document_masks: restart`",
         ),

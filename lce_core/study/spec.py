@@ -315,19 +315,16 @@ class StudySpec(BaseModel):
                 by_variant.setdefault(variant.name, set()).update(asked)
         variants = {one.name: (one.label, not one.is_tuned) for one in self.methods}
         base_models = [base.known_as for base in self.base_models]
-        units = {one.benchmark.plugin_name: one.benchmark.unit for one in self.benchmarks}
-        metrics = {
-            one.benchmark.plugin_name: one.benchmark.sample_metrics for one in self.benchmarks
-        }
+        benchmarks = {one.benchmark.plugin_name: one.benchmark for one in self.benchmarks}
         found = list(
             itertools.islice(
-                comparisons(self.expects, variants, evaluated, base_models, units, metrics),
+                comparisons(self.expects, variants, evaluated, base_models, benchmarks),
                 MAX_COMPARISONS + 1,
             )
         )
         yield from found
         yield from in_trained_context(
-            found, self.short_context_margins, variants, evaluated, contexts or {}, units
+            found, self.short_context_margins, variants, evaluated, contexts or {}, benchmarks
         )
 
     @property

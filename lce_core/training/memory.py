@@ -24,7 +24,7 @@ import torch
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import checked_layers
 from lce_core.extension.learned import make_rotary
-from lce_core.methods import METHODS
+from lce_core.methods import METHODS, Applied
 from lce_core.rope import ContextLengths
 from lce_core.study.cost import num_parameters
 from lce_core.training.recomputation import attention_layers, every_kept
@@ -195,7 +195,8 @@ def _attention_memory(job: TrainingJob, base: LanguageModel, method: Method) -> 
     if insertion is not None:
         length, growth = insertion.train_length, insertion.block / (insertion.block - 1)
     lengths = ContextLengths(geometry.trained_context, job.target_context, length)
-    layers = checked_layers(method, base, lengths, base.shape.num_layers, training=True)
+    applied = Applied(method, geometry, lengths, base.shape.num_layers)
+    layers = checked_layers(applied, base, training=True)
     tokens, expanded = job.micro_rows * job.row_length * growth, length * growth
     heads, kv_heads = geometry.num_heads, geometry.num_kv_heads
     product = 2 if job.training.precision == "bf16" else 4
@@ -205,9 +206,7 @@ def _attention_memory(job: TrainingJob, base: LanguageModel, method: Method) -> 
     if method.rotary is not None:
         # The gradients of trained frequencies need queries and keys in fp32.
         every += 4 * tokens * (heads + kv_heads) * geometry.rotary_dim
-        rotary = make_rotary(
-            method, geometry, lengths, base.shape.num_layers, identity=False, seed=0
-        )
+        rotary = make_rotary(applied, identity=False, seed=0)
         # Angles in fp64, cosines and sines in fp32.
         every += 12 * expanded * rotary.own_tables * geometry.rotary_dim
     states = tokens * (heads + 2 * kv_heads) * geometry.head_dim * product

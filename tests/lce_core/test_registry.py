@@ -137,7 +137,7 @@ def test_a_version_raised_since_is_met_by_all_that_was_made_before(monkeypatch):
     identity = METHODS.parse({"name": "pi"}, "test").identity()
     METHODS.from_identity(identity)
     version = identity["version"]
-    monkeypatch.setattr("lce_core.methods.pi.VERSION", version + 1)
+    monkeypatch.setattr(METHODS.load("pi"), "plugin_version", version + 1)
     with pytest.raises(SpecError, match=f"the installed version {version + 1}"):
         METHODS.from_identity(identity)
     assert METHODS.parse({"name": "pi"}, "test").identity()["version"] == version + 1

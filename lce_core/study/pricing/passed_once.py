@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.methods import begins_alike
+from lce_core.methods import Applied, begins_alike
 from lce_core.rope import ContextLengths
 from lce_core.store.steps import Step
 from lce_core.study.step_kinds import CellSpec, spec_of
@@ -28,7 +28,7 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
             units.setdefault(CellSpec.unit(step), []).append((step, spec))
         # Prompts share no cache if frequencies follow the prompt's length.
         elif spec.benchmark.fills_length or not spec.method.length_dependent(
-            spec.base_model.geometry, _lengths(spec, spec.eval_length)
+            spec.base_model.geometry, _applied(spec).lengths
         ):
             answers = spec.benchmark.answers(spec.task).number
             whole = spec.prompts_cost(step).tokens
@@ -70,14 +70,11 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
         return True
     if spec.evaluation.precision == "bf16":
         return False
-    return begins_alike(
-        spec.method,
-        spec.base_model.geometry,
-        spec.base_model.shape.num_layers,
-        _lengths(spec, spec.eval_length),
-        _lengths(spec, longer.eval_length),
-    )
+    own = _applied(spec)
+    return begins_alike(own, own.at(longer.eval_length))
 
 
-def _lengths(spec: CellSpec, request: int) -> ContextLengths:
-    return ContextLengths(spec.base_model.geometry.trained_context, spec.target_context, request)
+def _applied(spec: CellSpec) -> Applied:
+    geometry = spec.base_model.geometry
+    lengths = ContextLengths(geometry.trained_context, spec.target_context, spec.eval_length)
+    return Applied(spec.method, geometry, lengths, spec.base_model.shape.num_layers)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lce_core.attention import causal, flash, windowed
 from lce_core.attention.flash import attend_all, attend_window
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.partial import Partial, merge, merge_rows
+from lce_core.attention.partial import Partial, merge
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation, check_heads
 from lce_core.attention.schemes import (
@@ -172,7 +172,7 @@ def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominate
     first = attend_all(query, key[:, :, :10], value[:, :, :10], SCALING)
     second = attend_all(query, key[:, :, 10:], value[:, :, 10:], SCALING)
     whole = attend_all(query, key, value, SCALING)
-    merged = merge(first, second)
+    merged = merge(first, 0, second)
     torch.testing.assert_close(merged.output, whole.output, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(merged.lse, whole.lse, rtol=1e-12, atol=1e-12)
 
@@ -210,8 +210,8 @@ def test_merged_parts_and_rows_are_rounded_once():
     first, second = part(0), part(1)
     rows, later = part(2), part(3).rows(0, 20)
     expected = [mixed(first, second), mixed(rows.rows(30, 50), later)]
-    merge_rows(rows, 30, later)
-    for found, wanted in zip((merge(first, second), rows.rows(30, 50)), expected, strict=True):
+    merge(rows, 30, later)
+    for found, wanted in zip((merge(first, 0, second), rows.rows(30, 50)), expected, strict=True):
         error = (found.output.double() - wanted).abs()
         assert (error <= HALF_ULP * wanted.abs() + 1e-6).all()
 

@@ -34,7 +34,7 @@ from lce_core.export.folder import _generation, export
 from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED, make_rotary
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS, Applied, Method
 from lce_core.models import LanguageModel, ModelShape
 from lce_core.rope import ContextLengths
 from tests.support.oracles.stock_answers import answers
@@ -107,7 +107,7 @@ def source_of(base: LanguageModel, method: Method, folder: Path) -> Path:
     """The checkpoint of a trained model, with what a method learns away from its start."""
     stock(base).save_pretrained(folder)
     if method.rotary is not None:
-        rotary = make_rotary(method, base.geometry, LENGTHS, 2, identity=False, seed=0)
+        rotary = make_rotary(Applied(method, base.geometry, LENGTHS, 2), identity=False, seed=0)
         generator = torch.Generator().manual_seed(3)
         drawn = {
             name: 0.1 * torch.randn(tensor.shape, generator=generator)

@@ -19,7 +19,15 @@ from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Family, LayerAttention, Method, begins_alike, layers_of
+from lce_core.methods import (
+    METHODS,
+    Applied,
+    Family,
+    LayerAttention,
+    Method,
+    begins_alike,
+    layers_of,
+)
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.training.recomputation import enable
@@ -148,7 +156,9 @@ def test_other_heads_than_those_of_a_method_stay_as_in_the_base_model(base):
     for cuts in ((), (7, 8, 9, 30)):
         assert torch.equal(logits(found, ids, cuts), logits(expected, ids, cuts))
     plain = RopeTable(geometry.inv_freq())
-    first, second, *_ = layers_of(some.method, geometry, ContextLengths(TRAINED, TARGET, TARGET), 4)
+    first, second, *_ = layers_of(
+        Applied(some.method, geometry, ContextLengths(TRAINED, TARGET, TARGET), 4)
+    )
     assert (first.table.inv_freq == plain.inv_freq).all()
     assert (second.table.inv_freq[: last * group] == plain.inv_freq).all()
     assert (second.table.inv_freq[last * group :] == plain.inv_freq * TRAINED / TARGET).all()
@@ -247,10 +257,13 @@ def test_a_layer_that_follows_the_length_is_compared():
             table = RopeTable(geometry.inv_freq() / lengths.request)
             return LayerAttention(table, FullCausal()) if index == 5 else None
 
-    lengths = [ContextLengths(16, 64, n) for n in (20, 30)]
-    geometry = BASES[0].geometry
-    assert begins_alike(Following(), geometry, 4, *lengths)
-    assert not begins_alike(Following(), geometry, 6, *lengths)
+    def alike(num_layers: int) -> bool:
+        lengths = ContextLengths(16, 64, 20)
+        shorter = Applied(Following(), BASES[0].geometry, lengths, num_layers)
+        return begins_alike(shorter, shorter.at(30))
+
+    assert alike(4)
+    assert not alike(6)
 
 
 CALLS: list[tuple[int, tuple[int, int]]] = []

@@ -18,7 +18,7 @@ from lce_core.attention.rotation import Rotation
 from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, fits, stock, tokens
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, as_stock
+from lce_core.methods import METHODS, Applied, as_stock
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.run import run
 from tests.support.extended_models import method
@@ -27,7 +27,7 @@ from tests.support.training_jobs import job_maker, losses, packed_rows, silent
 ROTATED_BY_LAYERS = [
     name
     for name in METHODS.names()
-    if as_stock(method(name), BASES[0].geometry, LENGTHS, num_layers=2)
+    if as_stock(Applied(method(name), BASES[0].geometry, LENGTHS, 2))
 ]
 """Methods whose rotation transformers' own layers carry out."""
 

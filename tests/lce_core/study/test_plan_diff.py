@@ -41,8 +41,8 @@ def test_a_raised_version_makes_its_cells_stale_and_names_itself(text, store, mo
     before = planned(text)
     assert set().union(*changes(before, diff(before, store)).values()) == {"new"}
     fill(store, before)
-    monkeypatch.setattr(passkey, "VERSION", passkey.VERSION + 1)
-    differs = f"benchmark.version: {passkey.VERSION - 1} -> {passkey.VERSION}"
+    monkeypatch.setattr(passkey.BENCHMARK, "plugin_version", passkey.VERSION + 1)
+    differs = f"benchmark.version: {passkey.VERSION} -> {passkey.VERSION + 1}"
     after = planned(text)
     found = diff(after, store)
     assert changes(after, found)["cell", "passkey"] == {"stale"}
