@@ -28,7 +28,7 @@ from lce_core.study.units import Unit
 from lce_core.study.variants import variant_label
 from lce_core.terminal import WIDTH
 from tasks.projections import refresh
-from tasks.questions import catalog_path, read
+from tasks.questions import read
 from tasks.run_progress import RunProgress
 from tasks.tracking import pages_of
 
@@ -185,9 +185,9 @@ def publish_results(study: str, home: Path) -> None:
         " cells are done.",
     )
     report = home / "reports" / f"{study}.html"
-    command = [sys.executable, "-m", "dashboards.report", "--catalog", str(catalog_path(home))]
-    command += ["--study", study, "--out", str(report)]
-    if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
+    command = [sys.executable, "-m", "lce", "report", study, "--out", str(report)]
+    environment = {**for_child(os.environ), "LCE_HOME": str(home)}
+    if subprocess.run(command, env=environment, capture_output=True).returncode == 0:
         artifacts.create_link_artifact(
             report.as_uri(),
             link_text=f"report of {study}",
