@@ -36,6 +36,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from catalog import grouped
 from catalog.holdings import Holdings
 from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
@@ -100,12 +101,15 @@ def key_tokens(
 def long_perplexities(plans: list[dict[str, Any]], holdings: Holdings) -> Iterator[dict[str, Any]]:
     """Yield the rows of `store.long_perplexity`, one per cell that has key tokens."""
     for plan in plans:
-        groups: dict[str, list[dict[str, Any]]] = {}
-        for cell in plan["cells"]:
-            record = holdings.intact(cell["cell"]) if cell["cell"] else None
-            if cell["benchmark"] == "perplexity" and record and ARRAYS_FILE in record.files:
-                groups.setdefault(_text(cell, holdings), []).append(cell)
-        for cells in groups.values():
+        known = [
+            cell
+            for cell in plan["cells"]
+            if cell["benchmark"] == "perplexity"
+            and cell["cell"]
+            and (record := holdings.intact(cell["cell"]))
+            and ARRAYS_FILE in record.files
+        ]
+        for cells in grouped(known, lambda cell: _text(cell, holdings)).values():
             trained = plan["base_contexts"].get(cells[0]["base_model"]) or 0
             try:
                 rows = list(_rows(cells, trained, holdings))

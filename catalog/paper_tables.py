@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from catalog import quoted
+from catalog import grouped, quoted
 
 Row = dict[str, str]
 """A line of a CSV file: values by field name."""
@@ -86,9 +86,7 @@ def _rows_of(name: str) -> list[Row]:
 
 def _tables_of(name: str) -> Iterator[tuple[Row, list[Row]]]:
     """Yield each row of `tables.csv` that has rows in the CSV file `name`, with these rows."""
-    printed: dict[tuple[str, str], list[Row]] = {}
-    for figure in _rows_of(name):
-        printed.setdefault((figure["paper"], figure["place"]), []).append(figure)
+    printed = grouped(_rows_of(name), "paper", "place")
     for table in _rows_of("tables"):
         if found := printed.get((table["paper"], table["place"])):
             yield table, found
@@ -192,11 +190,8 @@ def _setting_view(table: Row, settings: list[Row]) -> str:
     by = table["column_axis"]
     field = _FIELDS.get(by, by)
     keys = _SETTING_KEYS[table["row_axis"]]
-    columns: dict[str, list[Row]] = {}
-    for row in settings:
-        columns.setdefault(row[field], []).append(row)
     selected, comments = list(keys), dict(keys)
-    for value, found in columns.items():
+    for value, found in grouped(settings, field).items():
         column = _name_of(by, value).removeprefix("rope_base_")
         kind = "value" if any(row["value"] for row in found) else "text"
         where = _condition(by, value) if by in _FIELDS else f"setting = '{value}'"

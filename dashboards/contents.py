@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 
+from catalog import grouped as grouped
 from catalog.queries import as_store_error, open_catalog
 from lce_core.errors import SpecError, did_you_mean
 
 Row = dict[str, Any]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,3 @@ def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
-
-
-def grouped(rows: Iterable[Item], *by: str | Callable[[Item], Any]) -> dict[Any, list[Item]]:
-    """Return the rows by their value of a column, of several columns, or of a function."""
-    key: Any = by[0] if callable(by[0]) else itemgetter(*by)
-    found: dict[Any, list[Item]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found

@@ -4,11 +4,9 @@ The same catalog always gives the same bytes, except for the final section, whic
 study's runs in MLflow.
 """
 
-import argparse
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -24,8 +22,6 @@ from dashboards.figure import PAGE, rendered
 from dashboards.sections import about, comparisons, curves, header, heat_maps, tasks, training
 from dashboards.sections.downstream import downstream
 from lce_core.errors import ServiceError, SpecError
-from lce_core.store.failures import explained
-from lce_core.terminal import guard_terminal
 
 _SCRIPTS = ("address.js", "report.js", "curves.js", "tables.js")
 _VENDORED = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-interpreter.js")
@@ -221,25 +217,3 @@ def _run(command: list[str], log: Path, seconds: float) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     return f"exit code {code}" if code else ""
-
-
-def main() -> int:
-    """Write a report; on an error print one message and return 2 (wrong request) or 3."""
-    guard_terminal()
-    parser = argparse.ArgumentParser(prog="python -m dashboards.report")
-    parser.add_argument("--catalog", type=Path, required=True)
-    parser.add_argument("--study", required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    try:
-        written = write_report(arguments.catalog, arguments.study, arguments.out)
-    except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
-        shown = explained(error, arguments.catalog.parent)
-        sys.stderr.write(f"lce: {shown}\n")
-        return 2 if isinstance(shown, SpecError) else 3
-    sys.stdout.write(f"{written}\n")
-    return 0
-
-
-if __name__ == "__main__":  # runs of a deployment start this program
-    sys.exit(main())

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from flows.looking import look
 from flows.run_context import RunContext, drive, require_complete
-from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.settings import mlflow_server
 from flows.terminal import ProcessEnd, Terminal
@@ -22,7 +21,7 @@ from lce_core import formats
 from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.study.units import Unit
-from tasks.progress_tracker import ProgressTracker
+from tasks.run_progress import RunProgress
 from tasks.slots import Slot
 from tasks.units import compute, with_retries
 from tasks.work_queue import Claim
@@ -56,9 +55,9 @@ def pull_studies(
     host = f"{socket.gethostname()} {os.getpid()}"
     with stopped_by_sigterm(grace) as stop:
         while True:
-            lines = LogLines(console, run.progress())
+            lines = LogLines(console, run.progress)
             lines.log(f"{', '.join(run.names)}: {lines.progress}, {len(run.units):,} units to do")
-            submit = lines.logged(in_threads(run.pool, run.tracker, stop), stop)
+            submit = lines.logged(in_threads(run.pool, run.progress, stop), stop)
             try:
                 summary = drive(run, submit, lines, host=host, waits=waits, stop=stop)
             finally:
@@ -71,14 +70,14 @@ def pull_studies(
         raise KeyboardInterrupt
     if summary.held:
         left = f"{len(summary.held):,} units are left to other workers"
-        lines.log(f"{left}; {run.tracker.computed:,} steps computed")
+        lines.log(f"{left}; {run.computed:,} steps computed")
     else:
         from tasks import projections  # loads DuckDB, which a worker that writes no catalog lacks
 
         for name in run.names:
             counts = projections.record(execution.home, name, mlflow_server(execution.home))
             cells = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
-            lines.log(f"{name}: {run.tracker.computed} steps computed; cells: {cells}")
+            lines.log(f"{name}: {run.computed} steps computed; cells: {cells}")
     require_complete(run, summary)
 
 
@@ -153,12 +152,12 @@ def _outcome(result: UnitResult) -> str:
     return ", ".join(f"{number} {what}" for what, number in counts.items() if number)
 
 
-def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> Submit:
+def in_threads(pool: Pool, progress: RunProgress, stop: threading.Event) -> Submit:
     """Return a function that computes a unit in a new thread, with retries until `stop`."""
     max_attempts = pool.execution.max_attempts
 
     def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
-        attempt = partial(compute, pool, tracker, claim.unit, slot, claim.shared)
+        attempt = partial(compute, pool, progress, claim.unit, slot, claim.shared)
 
         def run() -> None:
             try:

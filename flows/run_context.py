@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from flows.plans.pricing import slots_here
-from flows.runs.run_progress import Outcome, RunProgress
-from flows.runs.scheduling import RunSummary, Scheduler, Stop, Submit
+from flows.runs.scheduling import Display, Outcome, RunSummary, Scheduler, Stop, Submit
 from flows.settings import mlflow_server
 from flows.work import Work
 from lce_core.errors import StudyIncompleteError
@@ -21,13 +19,10 @@ from lce_core.store.failures import disk_full
 from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.units import Unit
 from tasks.fresh_catalog import catalog_kept_fresh
-from tasks.progress_tracker import ProgressTracker
+from tasks.run_progress import RunProgress
 from tasks.slots import is_training
 from tasks.tracking.live import shown_live
 from tasks.workers import Pool
-
-if TYPE_CHECKING:
-    from flows.runs.display import Display
 
 
 class RunContext:
@@ -35,13 +30,18 @@ class RunContext:
 
     def __init__(self, works: Sequence[Work]) -> None:
         self.execution = works[0].request.execution
-        self.tracker = ProgressTracker()
         self.start(works)
         self.outcome = Outcome()
+        self.computed = 0
+        """Number of steps that this run's workers have computed in all stages."""
 
     def start(self, works: Sequence[Work]) -> None:
         """Set the work of each study, and create workers for it; used again after a look."""
         self.works, self.pool = tuple(works), Pool(self.execution)
+        wanted = [cell for work in works for cell in work.wanted.cells]
+        cells = [cell.step.fingerprint if cell.step else None for cell in wanted]
+        slots = slots_here(self.execution)
+        self.progress = RunProgress(self.units, self.predicted, cells, self.done, slots)
 
     @property
     def names(self) -> list[str]:
@@ -59,12 +59,6 @@ class RunContext:
     def done(self) -> set[str]:
         states = (one for work in self.works for one in work.states.items())
         return {fingerprint for fingerprint, state in states if state.state == "done"}
-
-    def progress(self) -> RunProgress:
-        wanted = [cell for work in self.works for cell in work.wanted.cells]
-        cells = [cell.step.fingerprint if cell.step else None for cell in wanted]
-        slots = slots_here(self.execution)
-        return RunProgress(self.units, self.predicted, cells, self.done, slots, self.tracker)
 
 
 # Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.
@@ -105,6 +99,7 @@ def drive(
             units, run.done, pool, display, submit, seconds, waits=waits, stop=stop
         )
         summary = scheduler.run()
+    run.computed += run.progress.computed
     if summary.disk_full and not (stop and stop.is_set()):
         raise disk_full(home, summary.disk_full)
     return summary

@@ -20,19 +20,18 @@ from flows.looking import look
 from flows.run_context import CURRENT, RunContext, drive, require_complete
 from flows.runs.display import (
     ArtifactDisplay,
-    Display,
     FirstSeedDisplay,
     TerminalDisplay,
     publish_results,
 )
 from flows.runs.interrupts import interrupted_when_cancelled, is_deployed, sigterm_interrupts
-from flows.runs.scheduling import Submit, UnitResult
+from flows.runs.scheduling import Display, Submit, UnitResult
 from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
 from lce_core.store import records
 from lce_core.study.step_kinds import kind_named
-from tasks.progress_tracker import ProgressTracker
+from tasks.run_progress import RunProgress
 from tasks.slots import Slot
 from tasks.unit_tasks import record_study, unit_task
 from tasks.work_queue import Claim
@@ -112,12 +111,12 @@ def _compute(run: RunContext) -> dict[str, Any]:
     home, tasks = run.execution.home, PrefectTasks()
     while True:
         (work,) = run.works
-        progress, console = run.progress(), Terminal(file=sys.stderr)
+        progress, console = run.progress, Terminal(file=sys.stderr)
         shown: Display = (
             ArtifactDisplay(progress) if is_deployed() else TerminalDisplay(progress, console)
         )
         display = FirstSeedDisplay(shown, work.wanted, work.units, home)
-        submit = tasks.submit(run.pool, run.tracker)
+        submit = tasks.submit(run.pool, progress)
         summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
         if not look(run, _tell):
             break
@@ -126,7 +125,7 @@ def _compute(run: RunContext) -> dict[str, Any]:
     if is_deployed():
         publish_results(study, home)
     require_complete(run, summary)
-    return {"study": study, "computed": run.tracker.computed, "cells": counts}
+    return {"study": study, "computed": run.computed, "cells": counts}
 
 
 def _tell(line: str) -> None:
@@ -148,8 +147,8 @@ class PrefectTasks:
         """The completed task that computed a step, by the step's fingerprint."""
         self._read: set[str] = set()
 
-    def submit(self, pool: Pool, tracker: ProgressTracker) -> Submit:
-        task_named = cache(partial(unit_task, pool=pool, tracker=tracker))
+    def submit(self, pool: Pool, progress: RunProgress) -> Submit:
+        task_named = cache(partial(unit_task, pool=pool, progress=progress))
 
         def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
             unit = claim.unit

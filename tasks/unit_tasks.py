@@ -10,14 +10,14 @@ from prefect.logging import get_run_logger
 
 from lce_core.study.units import Unit
 from tasks import projections, units
-from tasks.progress_tracker import ProgressTracker
+from tasks.run_progress import RunProgress
 from tasks.slots import Slot
 from tasks.workers import Pool
 
 UnitTask = Task[[Unit, Slot, bool], dict[str, Any]]
 
 
-def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
+def unit_task(name: str, pool: Pool, progress: RunProgress) -> UnitTask:
     """Return a Prefect task of this name that calls `units.compute` with the run's workers.
 
     Prefect's cache is off: the store already keeps each result under a fingerprint.
@@ -26,7 +26,7 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     def compute(unit: Unit, slot: Slot, shared: bool) -> dict[str, Any]:
         logger = get_run_logger()
         logger.info("computing %s: %s", name, _counted(len(unit.steps), "step"))
-        result = units.compute(pool, tracker, unit, slot, shared)
+        result = units.compute(pool, progress, unit, slot, shared)
         existing = _counted(result["existing"], "result")
         logger.info("%s computed; %s existed", _counted(result["computed"], "step"), existing)
         return result

@@ -13,7 +13,7 @@ from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.store.artifacts import Store
 from lce_core.store.failures import RETRIED
 from lce_core.study.units import Unit
-from tasks.progress_tracker import ProgressTracker
+from tasks.run_progress import RunProgress
 from tasks.slots import Slot
 from tasks.workers import Pool
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 def compute(
     pool: Pool,
-    tracker: ProgressTracker,
+    progress: RunProgress,
     unit: Unit,
     slot: Slot,
     shared: bool = False,
@@ -42,7 +42,7 @@ def compute(
         ended = pool.run(
             slot,
             unit.steps,
-            lambda event: None if assists else tracker.publish(name, event),
+            lambda event: None if assists else progress.publish(name, event),
             shared=shared,
             assists=assists,
         )
@@ -55,7 +55,7 @@ def compute(
                 Store(pool.execution.home).failures.add(step, error, execution)
         raise
     finally:
-        tracker.finish(name)
+        progress.finish(name)
     failed = [event for event in ended if event["status"] == "failed"]
     held = [event["fingerprint"] for event in ended if event["status"] == "held"]
     if failed:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from catalog import grouped
 from catalog.comparisons.samples import Cell, Method
 from lce_core.kinds import CONTROLS
 from lce_core.statistics.contrasts import Contrast, skewness
@@ -263,12 +264,9 @@ def aligned(
     Methods with an unfinished cell or an unknown aggregation are omitted.
     """
     by_part = {(cell.method, *cell.part): cell for cell in cells}
-    alike: dict[Any, list[list[Cell]]] = {}
-    for method in methods:
-        own = [by_part[method, *part] for part in parts]
-        if all(cell.aggregation for cell in own):
-            alike.setdefault(tuple(map(_comparable_by, own)), []).append(own)
-    for group in alike.values():
+    rows = ([by_part[method, *part] for part in parts] for method in methods)
+    known = (own for own in rows if all(cell.aggregation for cell in own))
+    for group in grouped(known, lambda own: tuple(map(_comparable_by, own))).values():
         if len(group) > 1:
             yield _together([list(row) for row in zip(*group, strict=True)])
 

@@ -17,8 +17,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
+from catalog import grouped
 from catalog.comparisons.pairs import (
     EXPLORATORY,
     PRIMARY,
@@ -30,7 +32,7 @@ from catalog.comparisons.pairs import (
     Row,
     compared_pairs,
 )
-from catalog.comparisons.samples import Cell, Method, grouped
+from catalog.comparisons.samples import Cell, Method
 from lce_core.statistics.contrasts import Adjusted, Contrast, adjust, explore
 from lce_core.statistics.power import ALPHA
 
@@ -45,8 +47,7 @@ def paired_differences(
 
     The key `margins` of each row lists rows of `compared.margin`.
     """
-    for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
-        where = (of_model[0].study, of_model[0].base_model)
+    for where, of_model in grouped(cells, attrgetter("study", "base_model")).items():
         own = (looks or {}).get(where[0])
         found = list(compared_pairs(of_model, predicted, own))
         tested = {one.key for one in found if one.row["is_all_tasks"]}

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from catalog.comparisons.samples import BASE, Cell, fields_of, grouped
+from catalog import grouped
+from catalog.comparisons.samples import BASE, Cell, fields_of
 from lce_core.statistics.effective_length import Scores, Threshold, effective_length
 
 KEPT = 0.9
@@ -37,9 +38,9 @@ def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
     Methods with fewer than two done lengths have no row.
     """
-    for group in grouped(cells, attrgetter(*_AXES)):
+    for group in grouped(cells, attrgetter(*_AXES)).values():
         kept = _kept([cell for cell in group if cell.method == BASE])
-        for own in grouped(group, lambda c: c.method):
+        for own in grouped(group, attrgetter("method")).values():
             own.sort(key=lambda c: c.eval_length)
             by_length = _done(own)
             if len(by_length) > 1:
@@ -60,12 +61,12 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
     from its samples as the first cell's does.
     """
     found: dict[int, list[Cell]] = {}
-    for cells in grouped(own, lambda c: c.eval_length):
+    for length, cells in grouped(own, attrgetter("eval_length")).items():
         if any(
             cell.aggregation is None or cell.aggregation != own[0].aggregation for cell in cells
         ):
             break
-        found[cells[0].eval_length] = cells
+        found[length] = cells
     return found
 
 

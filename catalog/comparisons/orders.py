@@ -6,15 +6,18 @@ Kendall's tau over the methods within each document, and its mean over documents
 `paper_agreements` compares our order of methods with the printed one.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import duckdb
 import numpy as np
 from scipy.stats import kendalltau, rankdata
 
-from catalog.comparisons.samples import Cell, Method, fields_of, grouped
+from catalog import grouped
+from catalog.comparisons.samples import Cell, Method, fields_of
 from lce_core.statistics.contrasts import (
     FEWEST_CLUSTERS,
     Adjusted,
@@ -42,7 +45,7 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
     Holm's correction is applied to all rows of a study and base model together.
     """
-    for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
+    for of_model in grouped(cells, attrgetter("study", "base_model")).values():
         rows = list(_rows(of_model))
         known = [row for row in rows if row["p_value"] is not None]
         adjusted = holm([row["p_value"] for row in known]).tolist() if known else []
@@ -66,12 +69,13 @@ def paper_agreements(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str
 
     A table with several columns is compared by the mean rank of each method over its columns.
     """
-    tables: dict[Any, dict[Any, list[tuple[Method, float, float]]]] = {}
-    for *place, method, frozen, ours, printed in connection.execute(_FIGURES).fetchall():
-        columns = tables.setdefault(tuple(place[:4]), {})
-        columns.setdefault(tuple(place[4:]), []).append(((method, frozen), ours, printed))
-    for place, columns in tables.items():
-        columns = {column: own for column, own in columns.items() if len(own) >= FEWEST}
+    rows = connection.execute(_FIGURES).fetchall()
+    for place, table in grouped(rows, 0, 1, 2, 3).items():
+        columns = {
+            column: [((method, frozen), ours, printed) for *_, method, frozen, ours, printed in own]
+            for column, own in grouped(table, 4, 5, 6).items()
+            if len(own) >= FEWEST
+        }
         points = {column: [figure[1:] for figure in own] for column, own in columns.items()}
         if len(columns) > 1:
             points[None, None, None] = _mean_ranks([*columns.values()])
@@ -98,14 +102,14 @@ def _mean_ranks(columns: Sequence[Sequence[tuple[Method, float, float]]]) -> lis
 
 
 def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    for planned in grouped(cells, lambda c: c.eval_length):
+    for planned in grouped(cells, attrgetter("eval_length")).values():
         # The alphabetically first benchmark with perplexities at a length orders the methods.
         texts = {cell.benchmark for cell in planned if cell.unit == "perplexity"}
         name = min(texts, default=None)
         losses = _means([cell for cell in planned if cell.benchmark == name])
         others = [cell for cell in planned if cell.benchmark not in texts]
         kind = {cell.method: (cell.exact_attention, cell.method_family) for cell in planned}
-        for of_benchmark in grouped(others, lambda c: c.benchmark):
+        for of_benchmark in grouped(others, attrgetter("benchmark")).values():
             scores = _means(of_benchmark)
             # Methods with equal scores, such as two names of one method, count once.
             both = {(losses[one], scores[one]): one for one in reversed(losses) if one in scores}
@@ -146,13 +150,9 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
     With the losses of the same documents at hand (a benchmark that measures both), each document
     has its own order of losses; otherwise all have that of the mean losses.
     """
-    by_family: dict[Any, list[tuple[Predicts, Contrast, int, bool]]] = {}
-    for one in asked:
-        found = _within_documents(cells, one)
-        if found is not None:
-            key = one.study, one.base_model, one.is_registered
-            by_family.setdefault(key, []).append((one, *found))
-    for (_, _, is_registered), family in by_family.items():
+    tested = [(one, *found) for one in asked if (found := _within_documents(cells, one))]
+    family_of = attrgetter("study", "base_model", "is_registered")
+    for (_, _, is_registered), family in grouped(tested, lambda one: family_of(one[0])).items():
         contrasts = [contrast for _, contrast, *_ in family]
         corrected = (
             adjust(contrasts) if is_registered else explore(contrasts, [ALPHA] * len(contrasts))
@@ -238,17 +238,16 @@ def _within_documents(cells: list[Cell], one: Predicts) -> tuple[Contrast, int, 
         skewness(differences.residuals),
         differences=differences,
     )
-    runs: dict[Method, set[str | None]] = {}
-    for cell in scores:
-        runs.setdefault(cell.method, set()).add(cell.checkpoint)
-    is_one_run = any(not frozen and len(runs[name, frozen]) == 1 for name, frozen in methods)
+    runs = {(cell.method, cell.checkpoint) for cell in scores}
+    num_runs = Counter(method for method, _ in runs)
+    is_one_run = any(not frozen and num_runs[name, frozen] == 1 for name, frozen in methods)
     return contrast, len(methods), is_one_run
 
 
 def _by_document(cells: Sequence[Cell]) -> dict[Method, dict[Any, float]]:
     """Return the mean score of each document by method; leave out methods with unfinished cells."""
     found: dict[Method, dict[Any, float]] = {}
-    for own in grouped(cells, lambda c: c.method):
+    for method, own in grouped(cells, attrgetter("method")).items():
         if any(cell.scored is None for cell in own):
             continue
         scores: dict[Any, list[float]] = {}
@@ -256,7 +255,7 @@ def _by_document(cells: Sequence[Cell]) -> dict[Method, dict[Any, float]]:
             assert cell.scored is not None
             for name, score in zip(cell.clusters(), cell.scored.scores.tolist(), strict=True):
                 scores.setdefault(name, []).append(score)
-        found[own[0].method] = {name: float(np.mean(values)) for name, values in scores.items()}
+        found[method] = {name: float(np.mean(values)) for name, values in scores.items()}
     return found
 
 
@@ -266,7 +265,7 @@ def _means(planned: Sequence[Cell]) -> dict[Method, float]:
     To compare like with like, methods are omitted if a cell is unfinished or if their set of tasks
     and seeds is not the one that most methods share.
     """
-    by_method = {own[0].method: own for own in grouped(planned, lambda c: c.method)}
+    by_method = grouped(planned, attrgetter("method"))
     sets = [_parts(own) for own in by_method.values()]
     usual = max(sets, key=sets.count, default=frozenset())
     return {

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from catalog import grouped
 from catalog.comparisons.aligned import AlignedScores, Part, aligned
-from catalog.comparisons.samples import BASE, Cell, Method, fields_of, grouped
+from catalog.comparisons.samples import BASE, Cell, Method, fields_of
 from lce_core.statistics.contrasts import Contrast
 from lce_core.statistics.power import look_levels
 
@@ -112,7 +113,7 @@ def compared_pairs(
         cells,
         # An unfinished cell has no metric unless an expectation names one.
         lambda c: (c.benchmark, c.profile, c.eval_length, None if c.is_default else c.metric),
-    ):
+    ).values():
         for parts, is_whole, pairs in _comparisons(group, looks, seeds):
             for one in _compare(group, parts, pairs):
                 prediction = predicted.get(one.key) if is_whole else None

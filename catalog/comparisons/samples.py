@@ -7,7 +7,7 @@ weighted by tokens or subjects, are not compared.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -150,14 +150,6 @@ def fields_of(one: object, *names: str) -> dict[str, Any]:
     if "method" in columns:
         columns["method"], columns["frozen"] = columns["method"]
     return columns
-
-
-def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
-    """Group cells by key, in order of first appearance."""
-    groups: dict[Any, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(key(cell), []).append(cell)
-    return list(groups.values())
 
 
 def _sample_scores(connection: duckdb.DuckDBPyConnection, column: str) -> dict[str, SampleScores]:

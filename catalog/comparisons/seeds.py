@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.comparisons.samples import Cell, fields_of, grouped
+from catalog import grouped
+from catalog.comparisons.samples import Cell, fields_of
 from lce_core.statistics.clustered import clustered_mean, mean_over_seeds
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 
@@ -27,7 +28,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     Omits those whose value `aggregation_of` cannot explain, and those whose seeds should have the
     same documents but do not.
     """
-    for own in grouped(cells, attrgetter("method", *_AXES)):
+    for own in grouped(cells, attrgetter("method", *_AXES)).values():
         first = own[0]
         # Seeds with the same cell id share one result: count it as one run.
         own = list({cell.name: cell for cell in own}.values())

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from prefect import artifacts
@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from flows.runs.results import show_results
-from flows.runs.run_progress import RunProgress
+from flows.runs.scheduling import Display
 from flows.terminal import Terminal
 from lce_core import formats
 from lce_core.environment import for_child
@@ -28,7 +28,8 @@ from lce_core.study.units import Unit
 from lce_core.study.variants import variant_label
 from lce_core.terminal import WIDTH
 from tasks.projections import refresh
-from tasks.questions import catalog_path, read
+from tasks.questions import read
+from tasks.run_progress import RunProgress
 from tasks.tracking import pages_of
 
 ARTIFACT_SECONDS = 5.0
@@ -37,22 +38,6 @@ _RESULTS = (
     "SELECT base_model, method, frozen, benchmark, eval_length, value, num_done, num_planned"
     " FROM benchmark_by_length WHERE study = '{study}' ORDER BY ALL"
 )
-
-
-class Display(Protocol):
-    """Interface through which the scheduler shows the progress of a run."""
-
-    def finish(self, *units: Unit, failure: str = "") -> None:
-        """Record that units ended: one, and those that will not run because of its `failure`."""
-
-    def refresh(self) -> None:
-        """Update the display, about every half second."""
-
-    def show(self, text: str) -> None:
-        """Show a text, such as a table, while the run continues."""
-
-    def close(self) -> None:
-        """Close the display. No other method is called afterwards."""
 
 
 class TerminalDisplay:
@@ -200,9 +185,9 @@ def publish_results(study: str, home: Path) -> None:
         " cells are done.",
     )
     report = home / "reports" / f"{study}.html"
-    command = [sys.executable, "-m", "dashboards.report", "--catalog", str(catalog_path(home))]
-    command += ["--study", study, "--out", str(report)]
-    if subprocess.run(command, env=for_child(os.environ), capture_output=True).returncode == 0:
+    command = [sys.executable, "-m", "lce", "report", study, "--out", str(report)]
+    environment = {**for_child(os.environ), "LCE_HOME": str(home)}
+    if subprocess.run(command, env=environment, capture_output=True).returncode == 0:
         artifacts.create_link_artifact(
             report.as_uri(),
             link_text=f"report of {study}",

@@ -14,7 +14,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled
 
-from flows.runs.run_progress import Outcome
+from flows.runs.scheduling import Outcome
 
 POLL_SECONDS = 2.0
 """A request takes about a millisecond."""

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+from uuid import UUID
 
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.long_cell import ASSIST_SECONDS
@@ -22,9 +23,6 @@ from lce_core.study.units import Unit, abandoned
 from tasks.slots import Slot, is_training
 from tasks.work_queue import Claim, EndedElsewhere, WorkQueue
 from tasks.workers import Pool
-
-if TYPE_CHECKING:
-    from flows.runs.display import Display
 
 REFRESH_SECONDS = 0.5
 FIRST_WAIT_SECONDS = 0.2
@@ -55,6 +53,22 @@ class RunSummary:
     """The error message if the disk was full."""
     held: list[str] = field(default_factory=list)
     """Units that this run did not wait for, because other processes compute them."""
+
+
+@dataclass
+class Outcome:
+    """Result or error of the flow's function. When the function has ended, exactly one is set.
+
+    Prefect's client returns a flow's result only if the server answers.
+    """
+
+    result: dict[str, Any] | None = None
+    error: BaseException | None = None
+    """May be a KeyboardInterrupt."""
+    flow_run: UUID | None = None
+    """Id in Prefect; None if a deployment created it."""
+    ended_in_prefect: str = ""
+    """"cancelled" or "deleted", if a user did that in Prefect."""
 
 
 class Stop(threading.Event):
@@ -94,6 +108,22 @@ class _Running:
     slot: Slot
     predicted_end: float
     """Monotonic time."""
+
+
+class Display(Protocol):
+    """Interface through which the scheduler shows the progress of a run."""
+
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """Record that units ended: one, and those that will not run because of its `failure`."""
+
+    def refresh(self) -> None:
+        """Update the display, about every half second."""
+
+    def show(self, text: str) -> None:
+        """Show a text, such as a table, while the run continues."""
+
+    def close(self) -> None:
+        """Close the display. No other method is called afterwards."""
 
 
 class Scheduler:

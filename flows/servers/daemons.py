@@ -138,12 +138,9 @@ def stop(home: Path, services: Sequence[Service]) -> None:
         _state_file(home, service.name).unlink(missing_ok=True)
 
 
-def stop_leftovers(home: Path) -> list[int]:
-    killed = []
+def stop_leftovers(home: Path) -> None:
     while processes := marked(home):
-        killed += [process.pid for process in processes]
         _kill(processes)
-    return killed
 
 
 def marked(home: Path) -> list[psutil.Process]:

@@ -14,7 +14,6 @@ from flows.locking import check_lock, write_lock
 from flows.pulling import in_threads
 from flows.request import compile_request
 from flows.runs.display import TerminalDisplay
-from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Scheduler
 from flows.selection import (
     require_models,
@@ -43,7 +42,7 @@ from lce_core.study.pricing.calibration import Predicted
 from lce_core.study.progress import StepState
 from lce_core.study.study_file import load_study, parse_study
 from lce_core.study.units import Unit
-from tasks.progress_tracker import ProgressTracker
+from tasks.run_progress import RunProgress
 from tasks.verification import home_aside
 from tasks.workers import Pool
 from tests.errors.files import write
@@ -125,13 +124,11 @@ def _(place: Place) -> None:
     how = make_execution({"home": place.folder, "slots": 1, "device": "cpu"})
     unit = Unit("base toy", "base", (child,))
     predicted = {child.fingerprint: Predicted(1.0, ("base",))}
-    tracker = ProgressTracker()
-    display = TerminalDisplay(
-        RunProgress([unit], predicted, (), (), 1, tracker), Console(quiet=True)
-    )
+    progress = RunProgress([unit], predicted, (), (), 1)
+    display = TerminalDisplay(progress, Console(quiet=True))
     seconds = {child.fingerprint: 1.0}
     with Pool(how) as pool:
-        submit = in_threads(pool, tracker, threading.Event())
+        submit = in_threads(pool, progress, threading.Event())
         Scheduler([unit], set(), pool, display, submit, seconds).run()
 
 

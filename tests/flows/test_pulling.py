@@ -73,7 +73,7 @@ class Full(io.StringIO):
 
 def test_a_log_that_cannot_be_written_keeps_no_slot(how):
     run = RunContext(preflight(["smoke"], how, RunOptions()))
-    lines, unit, ends = LogLines(Console(file=Full()), run.progress()), run.units[0], []
+    lines, unit, ends = LogLines(Console(file=Full()), run.progress), run.units[0], []
 
     def submit(taken: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
         end({"computed": 1, "existing": 0, "held": []})

@@ -30,8 +30,8 @@ from lce_core import environment
 from lce_core.environment import for_child, passed
 from lce_core.execution import Execution
 from tasks import worker_process
-from tasks.progress_tracker import ProgressTracker
 from tasks.ray_engine import cluster
+from tasks.run_progress import RunProgress
 from tasks.slots import Slot
 from tasks.sqlite_damage import sqlite_url
 from tasks.unit_tasks import unit_task
@@ -149,7 +149,7 @@ def test_prefects_defaults_change_no_flow_and_no_task(tmp_path):
         flow = runpy.run_path(str(ROOT / "flows/study.py"))["controlled_study"]
         record = runpy.run_path(str(ROOT / "tasks/unit_tasks.py"))["record_study"]
         execution = Execution(home=tmp_path, max_attempts=1)
-        unit = unit_task("unit", Pool(execution), ProgressTracker())
+        unit = unit_task("unit", Pool(execution), RunProgress((), {}, (), (), 1))
     assert [one.retries for one in (flow, record, unit)] == [0, 0, 0]
     assert [one.persist_result for one in (flow, record, unit)] == [False, False, False]
     assert [one.log_prints for one in (flow, record, unit)] == [False, False, False]

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from flows.runs.display import Display, FirstSeedDisplay
+from flows.runs.display import FirstSeedDisplay
+from flows.runs.scheduling import Display
 from flows.settings import make_execution
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.runs.display import Display
-from flows.runs.scheduling import RunSummary, Scheduler, UnitResult
+from flows.runs.scheduling import Display, RunSummary, Scheduler, UnitResult
 from flows.settings import make_execution
 from lce_core.errors import StepsFailedError, StoreError
 from lce_core.store.artifacts import Store
