@@ -121,32 +121,13 @@ def test_every_score_is_the_one_of_its_record(store, catalog):
     for path in (store.home / "artifacts" / "cell").glob("*/record.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
         for score in record["result"]["scores"]:
-            recorded.add((record["fingerprint"][:12], *(score[name] for name in names)))
-    shown = [tuple(row[name] for name in ("cell", *names)) for row in ask(catalog, "FROM scores")]
+            is_default = score["metric"] == record["result"]["default_metric"]
+            values = (score[name] for name in names)
+            recorded.add((record["fingerprint"][:12], is_default, *values))
+    columns = ("cell", "is_default", *names)
+    shown = [tuple(row[name] for name in columns) for row in ask(catalog, "FROM scores")]
     assert len(shown) == len(recorded)
     assert set(shown) == recorded
-
-
-def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(store, catalog):
-    rows = ask(catalog, "FROM overview")
-    (plan,) = store.studies.plans()
-    order = dict.fromkeys((cell["method"], cell["frozen"]) for cell in plan["cells"])
-    assert [(row["method"], row["frozen"]) for row in rows] == list(order)
-    for row in rows:
-        state = "frozen" if row["frozen"] else "tuned"
-        for column, length in (("perplexity", 512), ("perplexity_longest", 1024)):
-            values = [
-                json.loads((folder / "record.json").read_text(encoding="utf-8"))["result"]
-                for folder in (store.home / "artifacts" / "cell").glob(
-                    f"{row['method']}-{state}-perplexity-{length}-s*"
-                )
-            ]
-            firsts = [value["scores"][0]["value"] for value in values]
-            mean = pytest.approx(sum(firsts) / len(firsts)) if firsts else None
-            assert row[column] == (mean if len(firsts) == 3 else None)
-            partial = (row["value_of_done"] or {}).get(column)
-            assert partial == (None if len(firsts) == 3 else mean)
-        assert row["ruler"] is None
 
 
 def test_losses_and_gains_are_those_of_the_means_in_one_unit(catalog):

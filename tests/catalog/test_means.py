@@ -199,13 +199,10 @@ def check_overview(catalog: Path, drawn: list[list[Cell]]) -> None:
     shown = [dict(zip(columns, row, strict=True)) for row in found]
     for number, cells in enumerate(drawn):
         longest = max((c.eval_length for c in cells), default=None)
-        for (method, frozen), whole in by(cells, "method", "frozen").items():
-            (row,) = (
-                row
-                for row in shown
-                if (row["study"], row["method"], row["frozen"])
-                == (f"study-{number}", method, frozen)
-            )
+        methods = by(cells, "method", "frozen")
+        of_study = [row for row in shown if row["study"] == f"study-{number}"]
+        assert [(row["method"], row["frozen"]) for row in of_study] == [*methods]
+        for row, whole in zip(of_study, methods.values(), strict=True):
             means = by(whole.cells, "benchmark", "eval_length")
             named = {b: m for (b, length), m in means.items() if length == TARGET} | {
                 f"{b}_longest": m for (b, length), m in means.items() if length == longest

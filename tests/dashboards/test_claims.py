@@ -18,6 +18,7 @@ from dashboards.claims import Claim, claims, counted, expectations
 from dashboards.claims.printing import printed_claims
 from dashboards.claims.wording import registered as in_words
 from lce_core.errors import SpecError
+from tests.catalog.test_catalog import ask
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 from tests.support.catalogs.sample_store import compared
 
@@ -82,13 +83,6 @@ def claimed(catalog: Path) -> list[Claim]:
         return claims(connection, "s")
 
 
-def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
-    with open_catalog(catalog) as connection:
-        asked = connection.execute(sql)
-        names = [column[0] for column in asked.description]
-        return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
-
-
 def one(found: list[Claim], first: str, other: str, benchmark: str, length: int = 512) -> Claim:
     (claim,) = (
         c for c in found
@@ -102,14 +96,12 @@ def one(found: list[Claim], first: str, other: str, benchmark: str, length: int 
 def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(catalog, found):
     pairs = [claim for claim in found if claim.topic in ("base", "pair")]
     assert len(pairs) == 4 * 15
+    axes = ("benchmark", "eval_length", "method", "frozen", "other_method", "other_frozen")
+    rows = ask(catalog, "FROM paired_difference")
+    keyed = {tuple(row[axis] for axis in axes): row for row in rows}
+    assert len(keyed) == len(rows)
     for claim in pairs:
-        (row,) = rows(
-            catalog,
-            f"FROM paired_difference WHERE benchmark = '{claim.benchmark}'"
-            f" AND eval_length = {claim.eval_length} AND method = '{claim.method}'"
-            f" AND frozen = {claim.frozen} AND other_method = '{claim.other_method}'"
-            f" AND other_frozen = {claim.other_frozen}",
-        )
+        row = keyed[tuple(getattr(claim, axis) for axis in axes)]
         shown = ("difference", "p_adjusted", "smallest_detectable", "num_seeds", "verdict")
         assert [getattr(claim, name) for name in shown] == [row[name] for name in shown]
         assert (claim.low, claim.high) == (row["ci_low"], row["ci_high"])
@@ -184,7 +176,7 @@ def entries(catalog: Path) -> list[Any]:
 
 def test_each_comparison_of_an_expectation_has_its_outcome_and_its_numbers(catalog):
     loss, passkeys, absent = entries(catalog)
-    shown = rows(catalog, "FROM expectations WHERE entry IS NOT NULL")
+    shown = ask(catalog, "FROM expectations WHERE entry IS NOT NULL")
     assert (loss.base_model, loss.text) == ("toy_llama", "Tuned YaRN has the lower perplexity.")
     found = [c for entry in (loss, passkeys, absent) for c in entry.comparisons]
     assert [c.outcome for c in found] == [row["outcome"] for row in shown]
@@ -233,7 +225,7 @@ def test_an_expectation_that_is_late_withdrawn_or_behind_an_undecided_one_says_s
     assert claim.text.endswith(blocked)
     assert found["New."].endswith("; added after 7 results, so exploratory")
     assert found["Gone."].endswith("; withdrawn after 7 results")
-    assert in_words(rows(path, "FROM registrations")) == (
+    assert in_words(ask(path, "FROM registrations")) == (
         "Registered 2026-01-02 00:00 UTC before the first result (sha256 1)."
         " Changed 2026-01-03 00:00 UTC after 7 results (sha256 2)."
     )

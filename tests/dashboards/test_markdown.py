@@ -9,11 +9,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from catalog.queries import open_catalog, run_query
+from catalog.queries import open_catalog
 from dashboards.claims import expectations
 from dashboards.markdown import plain, write_markdown
 from dashboards.sections.comparisons import SHORT_CONTEXT
 from lce_core import formats
+from tests.catalog.test_catalog import ask
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 from tests.support.catalogs.sample_store import STUDY
 
@@ -28,11 +29,6 @@ def folder(catalog, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def page(folder) -> str:
     return (folder / "README.md").read_text(encoding="utf-8")
-
-
-def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
-    columns, found = run_query(catalog, sql)
-    return [dict(zip(columns, row, strict=True)) for row in found]
 
 
 def tables(page: str) -> dict[str, dict[str, dict[str, str]]]:
@@ -60,7 +56,7 @@ def label(row: dict[str, Any]) -> str:
 def test_each_value_and_interval_is_in_the_table_of_its_task(catalog, page):
     shown = tables(page)
     seen = 0
-    for row in rows(catalog, f"FROM score_by_length WHERE study = '{STUDY}'"):
+    for row in ask(catalog, f"FROM score_by_length WHERE study = '{STUDY}'"):
         text = shown[f"{row['benchmark']}, {row['task']}"][label(row)][f"{row['eval_length']:,}"]
         if row["value"] is None:
             assert text == f"{row['num_seeds']} of {row['num_planned']} seeds"
@@ -86,7 +82,7 @@ def test_verdicts_within_the_trained_context_are_those_of_the_catalog(catalog, p
         "undecided": "undecided",
         "too few": "too few samples",
     }
-    outcomes = rows(catalog, "FROM expectations WHERE entry IS NULL")
+    outcomes = ask(catalog, "FROM expectations WHERE entry IS NULL")
     assert len(outcomes) == 12
     shown = {line[0]: dict(zip(heads, line, strict=True)) for line in found[1:]}
     for row in outcomes:
@@ -118,7 +114,7 @@ def test_every_score_is_in_the_csv_whose_digest_the_page_states(catalog, folder,
     with (folder / "scores.csv").open(encoding="utf-8", newline="") as file:
         kept = [(row["cell"], row["metric"], float(row["value"])) for row in csv.DictReader(file)]
     sql = f"SELECT cell, metric, value FROM scores WHERE study = '{STUDY}'"
-    assert sorted(kept) == sorted(tuple(row.values()) for row in rows(catalog, sql))
+    assert sorted(kept) == sorted(tuple(row.values()) for row in ask(catalog, sql))
     digest = hashlib.sha256((folder / "scores.csv").read_bytes()).hexdigest()
     assert digest in page
 
@@ -140,13 +136,13 @@ def test_every_comparison_of_an_expectation_is_listed_with_its_outcome(catalog, 
 def test_the_page_links_pictures_of_every_method_and_number(catalog, folder, page):
     named = set(re.findall(r"]\(([^)]+\.svg)\)", page))
     assert named == {path.name for path in folder.glob("*.svg")}
-    (model,) = {row["base_model"] for row in rows(catalog, "FROM studies")}
+    (model,) = {row["base_model"] for row in ask(catalog, "FROM studies")}
     texts = [
         element.text
         for element in ET.parse(folder / f"{model}.svg").iter()
         if element.tag.endswith("text")
     ]
-    for row in rows(catalog, f"FROM benchmark_by_length WHERE study = '{STUDY}'"):
+    for row in ask(catalog, f"FROM benchmark_by_length WHERE study = '{STUDY}'"):
         assert label(row) in texts
         absent = {"-", "failed", "n/a"}
         shown = absent if row["value"] is None else {formats.short_score(row["value"])}
@@ -163,7 +159,7 @@ def test_a_study_with_one_seed_has_intervals_over_samples(small_sample, tmp_path
     catalog = small_sample / "catalog.duckdb"
     page = write_markdown(catalog, STUDY, tmp_path / "one").read_text(encoding="utf-8")
     shown = tables(page)
-    known = rows(catalog, f"FROM mean_over_seeds WHERE study = '{STUDY}'")
+    known = ask(catalog, f"FROM mean_over_seeds WHERE study = '{STUDY}'")
     assert any(row["ci_low"] is not None for row in known)
     for row in known:
         text = shown[f"{row['benchmark']}, {row['task']}"][label(row)][f"{row['eval_length']:,}"]

@@ -82,21 +82,6 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_done(migrated, text, tmp_pa
         assert not list((home / "artifacts").glob("*/.attempt*"))
 
 
-def test_variables_for_other_programs_change_neither_scores_nor_records(
-    finished, migrated, text, tmp_path
-):
-    home = new_home(migrated, tmp_path / "home")
-    run = start(home, "run", write_study(tmp_path), *text, env=environment(home, **HOSTILE))
-    output = ended(run)
-    assert computed(output) == TINY_STEPS
-    assert scores(home) == scores(finished)
-    ours, expected = ([record for _, record in Store(one).records()] for one in (home, finished))
-    commits = [
-        {one.environment["git"]["commit"] for one in records} for records in (ours, expected)
-    ]
-    assert commits[0] == commits[1]
-
-
 def test_catalog_and_mlflow_that_vanish_are_made_again(finished, text, tmp_path):
     home, study = copied_home(finished, tmp_path / "home"), write_study(tmp_path)
     for cell in (home / "artifacts" / "cell").glob("*-perplexity-*"):
@@ -111,10 +96,19 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(finished, text, tmp_path)
     assert (home / "mlflow").exists()
 
 
-def test_a_run_and_a_worker_at_once_compute_each_step_once(finished, migrated, text, tmp_path):
+def test_a_run_and_a_worker_among_hostile_variables_compute_each_step_once(
+    finished, migrated, text, tmp_path
+):
+    """Variables of other programs change neither scores nor records of either process."""
     home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
-    runs = [start(home, command, study, *text) for command in ("run", "worker")]
+    hostile = environment(home, **HOSTILE)
+    runs = [start(home, command, study, *text, env=hostile) for command in ("run", "worker")]
     outputs = [run.communicate(timeout=HANG_SECONDS)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs
     assert sum(computed(output) for output in outputs) == TINY_STEPS
     assert scores(home) == scores(finished)
+    commits = [
+        {record.environment["git"]["commit"] for _, record in Store(one).records()}
+        for one in (home, finished)
+    ]
+    assert commits[0] == commits[1]

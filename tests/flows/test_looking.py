@@ -32,6 +32,7 @@ from tests.support.studies import (
     library_text,
     new_home,
     on_host,
+    results,
     start,
     wait_until,
 )
@@ -185,7 +186,7 @@ def test_a_killed_run_is_resumed_with_the_same_decisions(looked):
     assert read(home, OUTCOMES) == read(looked.folder / "home", OUTCOMES)
 
 
-def test_two_hosts_make_the_same_looks_as_one(looked, migrated):
+def test_two_hosts_make_the_same_looks_and_compute_each_step_once(looked, migrated):
     home = new_home(migrated, looked.folder / "shared")
     options = ("--data-folder", f"text={looked.folder / 'text'}", "--slots", "1")
     command = (str(looked.file), *options, "--plugins", str(looked.folder / "plugins"))
@@ -197,6 +198,7 @@ def test_two_hosts_make_the_same_looks_as_one(looked, migrated):
     single = looked.folder / "home"
     assert recorded(home) == recorded(single)
     assert sum(map(computed, outputs)) == len(list(Store(single).records()))
+    assert results(home) == results(single)
     assert read(home, DONE) == read(single, DONE)
     assert read(home, OUTCOMES) == read(single, OUTCOMES)
 

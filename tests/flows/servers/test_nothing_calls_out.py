@@ -24,6 +24,7 @@ READING = (
     ("report", STUDY),
     ("claims", STUDY),
 )
+SERVERS = (("up", "--port", "SERVER", "--mlflow-port", "MLFLOW"), ("down",))
 FEW = {key: [TINY[key][0], TINY[key][-1]] for key in ("methods", "benchmarks")}
 """A frozen and a trained method; text and prompts."""
 VISIT = """
@@ -99,19 +100,12 @@ def test_an_attempt_to_call_out_is_noticed(tmp_path):
 
 
 @pytest.mark.slow
-def test_no_reading_command_calls_out(home, tmp_path):
-    commands = " && ".join(shlex.join([*LCE, *arguments]) for arguments in READING)
-    done = isolated(traced(["sh", "-c", commands], tmp_path / "notes"), home, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert outside(tmp_path / "notes") == []
-
-
-@pytest.mark.slow
-def test_no_server_calls_out_from_its_start_to_its_end(home, tmp_path):
-    lce = f"{LCE[0]} -c '{LCE[2]}'"
-    ports = f"--port {unused_port()} --mlflow-port {unused_port()}"
-    both = f"{lce} up {ports} && {lce} down"
-    done = isolated(traced(["sh", "-c", both], tmp_path / "notes"), home, tmp_path)
+@pytest.mark.parametrize("commands", [READING, SERVERS], ids=["reading", "servers"])
+def test_no_command_and_no_server_calls_out(commands, home, tmp_path):
+    ports = {"SERVER": str(unused_port()), "MLFLOW": str(unused_port())}
+    words = ([*LCE, *(ports.get(word, word) for word in command)] for command in commands)
+    shell = " && ".join(map(shlex.join, words))
+    done = isolated(traced(["sh", "-c", shell], tmp_path / "notes"), home, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []
 

@@ -133,17 +133,10 @@ def _digest(prompts: list[Any]) -> str:
 @pytest.mark.parametrize(
     ("name", "pinned"), [("passkey", "62d86874f28e1bd9"), ("needle", "5d6ee8b7fb8a2396")]
 )
-def test_prompts_follow_from_seed_task_and_length_alone(name, pinned):
+def test_prompts_are_those_that_were_pinned_whatever_the_method(name, pinned):
     benchmark = _benchmark(name, profile="tiny")
-    prompts = benchmark.prompts
-    request = _request(benchmark, 128)
-    other_method = _request(benchmark, 128, method="yarn")
-    before = _digest(prompts(request))
-    prompts(replace(request, eval_length=64))
-    np.random.default_rng(0).random()
-    assert _digest(prompts(other_method)) == _digest(prompts(request)) == before == pinned
-    assert _digest(prompts(replace(request, seed=1))) != before
-    assert _digest(prompts(replace(request, eval_length=129))) != before
+    for method in ("none", "yarn"):
+        assert _digest(benchmark.prompts(_request(benchmark, 128, method=method))) == pinned
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean"])

@@ -185,14 +185,6 @@ def test_a_base_model_is_trained_with_the_kernel_of_its_study_or_not_at_all(make
 
 
 @pytest.mark.slow
-def test_errors_of_launched_processes_keep_their_class(make_job):
-    job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, processes=2)
-    with pytest.raises(NonFiniteError, match="resume point"):
-        run(job, silent)
-    assert list(job.out.iterdir()) == []
-
-
-@pytest.mark.slow
 def test_workers_end_when_their_driver_is_killed(make_job):
     job = make_job(num_steps=1_000_000, processes=2)
     with start(job) as driver:
