@@ -8,9 +8,9 @@ between the graphs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,19 +31,6 @@ def can_record(device: torch.device, dtype: torch.dtype, *, has_experts: bool) -
     return dtype == torch.bfloat16 and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
-class Recorder(Protocol):
-    """Interface to record a device's operations."""
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Run the block, in which recording is allowed, between all earlier and later work."""
-
-    def begin(self) -> None:
-        """Start recording; memory allocated during a recording stays reserved for its replays."""
-
-    def end(self) -> Replay:
-        """Stop recording; return a function that runs the same work on the same memory again."""
-
-
 class CudaRecorder:
     """Record CUDA graphs; the graphs of one forward pass replay in order, so they share memory."""
 
@@ -55,6 +42,7 @@ class CudaRecorder:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
+        """Run the block, in which recording is allowed, between all earlier and later work."""
         # The default stream cannot be captured. torch does not reuse a memory pool once all of its
         # graphs are freed, so take a new one.
         self._pool = torch.cuda.graph_pool_handle()
@@ -65,11 +53,13 @@ class CudaRecorder:
         present.wait_stream(self._stream)
 
     def begin(self) -> None:
+        """Start recording; memory allocated during a recording stays reserved for its replays."""
         # The mode "thread_local" lets other threads continue to allocate memory meanwhile.
         self._graph = torch.cuda.CUDAGraph()
         self._graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
 
     def end(self) -> Replay:
+        """Stop recording; return a function that runs the same work on the same memory again."""
         assert self._graph is not None
         graph, self._graph = self._graph, None
         graph.capture_end()
@@ -79,7 +69,7 @@ class CudaRecorder:
 class TokenGraphs:
     """Decode one token per text by replaying a recorded forward pass."""
 
-    def __init__(self, decoder: Any, rotary: RequestRotary, recorder: Recorder) -> None:
+    def __init__(self, decoder: Any, rotary: RequestRotary, recorder: CudaRecorder) -> None:
         self._decoder, self._rotary, self._recorder = decoder, rotary, recorder
         self._is_warm = False
         self._key: object = None
@@ -141,7 +131,7 @@ class _Call:
     output: Tensor
     """Buffer (batch, 1, heads, head_dim) for the output of attention; the next graph reads it."""
 
-    def __init__(self, recorder: Recorder, layer: int, keys: Tensor, values: Tensor) -> None:
+    def __init__(self, recorder: CudaRecorder, layer: int, keys: Tensor, values: Tensor) -> None:
         self.recorder, self.layer, self.keys, self.values = recorder, layer, keys, values
 
     def postpone(self, query: Tensor, attend: Attend) -> Tensor:
@@ -204,7 +194,7 @@ def over_caches(attention: Attend) -> Attend:
 class _RecordingCache(DynamicCache):
     """Cache for the recording of a pass: has the lengths of `cache` but stores nothing."""
 
-    def __init__(self, cache: PreallocatedCache, recorder: Recorder) -> None:
+    def __init__(self, cache: PreallocatedCache, recorder: CudaRecorder) -> None:
         super().__init__()
         self.layers, self.recorder = cache.layers, recorder
         self.calls: list[_Call] = []

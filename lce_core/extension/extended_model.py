@@ -22,7 +22,7 @@ from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal, SlidingWindow
-from lce_core.attention.token_graphs import Recorder, TokenGraphs
+from lce_core.attention.token_graphs import CudaRecorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import activate
@@ -127,7 +127,7 @@ class ExtendedModel:
     def _expanded(self, num_tokens: int) -> int:
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
-    def replay_tokens(self, recorder: Recorder) -> None:
+    def replay_tokens(self, recorder: CudaRecorder) -> None:
         self._graphs = TokenGraphs(self.model.get_decoder(), self.rotary, recorder)
 
     @property

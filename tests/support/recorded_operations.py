@@ -30,7 +30,7 @@ class _Operations(TorchDispatchMode):
 
 
 class OperationRecorder:
-    """`lce_core.attention.token_graphs.Recorder` of the CPU."""
+    """`lce_core.attention.token_graphs.CudaRecorder` of the CPU."""
 
     def __init__(self) -> None:
         self.num_recordings = 0

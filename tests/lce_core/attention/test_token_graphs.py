@@ -1,10 +1,12 @@
 """Recorded and replayed passes of one token against plain ones, bit for bit."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from lce_core.attention.token_graphs import CudaRecorder, Recorder
+from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
 from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
@@ -23,12 +25,12 @@ BASE = BASES[0]
 
 def pair(
     base: LanguageModel, name: str, place: Place | None = None
-) -> tuple[ExtendedModel, ExtendedModel, Recorder]:
+) -> tuple[ExtendedModel, ExtendedModel, Any]:
     device, dtype = (place.device, place.dtype) if place else (torch.device("cpu"), torch.float64)
     plain, recorded = (
         extend(stock(base).to(device, dtype), base, method(name), target=TARGET) for _ in range(2)
     )
-    recorder: Recorder = CudaRecorder(device) if device.type == "cuda" else OperationRecorder()
+    recorder: Any = CudaRecorder(device) if device.type == "cuda" else OperationRecorder()
     recorded.replay_tokens(recorder)
     return plain, recorded, recorder
 
