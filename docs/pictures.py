@@ -72,8 +72,7 @@ def of_mlflow(browser: Browser, home: Path, study: str) -> None:
 
 
 def of_dashboard(browser: Browser, catalog: Path, study: str) -> None:
-    command = [sys.executable, "-m", "dashboards.app", "--port", str(DASHBOARD_PORT)]
-    command += ["--catalog", str(catalog)]
+    command = [sys.executable, "-m", "dashboards.app", str(catalog), str(DASHBOARD_PORT)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         link = server.stdout.readline().split()[0]

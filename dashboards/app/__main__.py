@@ -1,9 +1,8 @@
-"""Serve the dashboard until Ctrl-C or SIGTERM: `python -m dashboards.app`.
+"""Serve the dashboard until Ctrl-C or SIGTERM: `python -m dashboards.app CATALOG PORT`.
 
 `lce dashboard` replaces its own process by this one. Nothing connects to other machines.
 """
 
-import argparse
 import contextlib
 import importlib
 import importlib.util
@@ -38,16 +37,12 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def main() -> int:
+def main(catalog: Path, port: int) -> int:
     guard_terminal(coloured=True)  # Streamlit colours its output
-    parser = argparse.ArgumentParser(prog="python -m dashboards.app")
-    parser.add_argument("--catalog", type=Path, required=True)
-    parser.add_argument("--port", type=int, required=True)
-    arguments = parser.parse_args()
     # Passed in the environment, because other users can read command lines.
     secret = os.environ.pop(SECRET_VARIABLE, "") or new_secret()  # noqa: TID251
     try:
-        serve(arguments.catalog, arguments.port, secret)
+        serve(catalog, port, secret)
     except SpecError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2
@@ -86,4 +81,4 @@ def require_streamlit(module: str = "streamlit") -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -27,6 +27,6 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     # This process would have to forward its signals to a child process. Replacing this process
     # avoids that.
     sys.stdout.flush()
-    command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
+    command = [sys.executable, "-m", "dashboards.app", str(catalog), str(port)]
     environment = for_child(os.environ) | {SECRET_VARIABLE: server_secret(home, "dashboard")}
-    os.execve(sys.executable, [*command, "--catalog", str(catalog)], environment)
+    os.execve(sys.executable, command, environment)

@@ -4,7 +4,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,12 +41,10 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_catalog_is_refused(tmp_path, monkeypatch, capsys):
+def test_a_file_that_is_no_catalog_is_refused(tmp_path, capsys):
     file = tmp_path / "catalog.duckdb"
     file.write_text("no database")
-    asked = ["app", "--port", "8501", "--catalog", str(file)]
-    monkeypatch.setattr(sys, "argv", asked)
-    assert served.main() == 2
+    assert served.main(file, 8501) == 2
     assert "got IO Error" in (said := capsys.readouterr().err)
     assert "lce rebuild catalog" in said
 
