@@ -105,7 +105,7 @@ def of_dashboard(browser: Browser, catalog: Path) -> Iterator[tuple[str, Cost]]:
     secret = new_secret()
     begun = time.monotonic()
     server = subprocess.Popen(
-        [sys.executable, "-m", "dashboards.app", "--catalog", str(catalog), "--port", str(port)],
+        [sys.executable, "-m", "dashboards.app", str(catalog), str(port)],
         stdout=subprocess.DEVNULL,
         env={**os.environ, SECRET_VARIABLE: secret},
     )

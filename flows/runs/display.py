@@ -187,7 +187,9 @@ def publish_results(study: str, home: Path) -> None:
     report = home / "reports" / f"{study}.html"
     command = [sys.executable, "-m", "lce", "report", study, "--out", str(report)]
     environment = {**for_child(os.environ), "LCE_HOME": str(home)}
-    if subprocess.run(command, env=environment, capture_output=True).returncode == 0:
+    # Elsewhere a file could have the study's name, and `lce` would read it as the study.
+    done = subprocess.run(command, env=environment, cwd=home, capture_output=True)
+    if done.returncode == 0:
         artifacts.create_link_artifact(
             report.as_uri(),
             link_text=f"report of {study}",
