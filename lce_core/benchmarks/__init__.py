@@ -53,7 +53,6 @@ from lce_core.benchmarks._prompted.retrieval import (
     encode as encode,
     encoded as encoded,
     generator as generator,
-    last_that_fits as last_that_fits,
     long_streams as long_streams,
     marking as marking,
     passed_share as passed_share,

@@ -29,7 +29,6 @@ from lce_core.benchmarks import (
     calls,
     encode,
     encoded,
-    last_that_fits,
     marking,
     read_rows,
     strata,
@@ -129,7 +128,21 @@ class LongEval(Sampled):
         depths = strata(draws, 100)
         if self.profile == "faithful":
             depths = [100 * rng.random() for rng in draws]
-        return generated_prompts(request, depths, draws)
+        return self.generated(request, depths, draws)
+
+    def generated(
+        self,
+        request: CellRequest,
+        depths: Sequence[float],
+        draws: Sequence[np.random.Generator],
+    ) -> list[Prompt]:
+        """Build a prompt of as many lines as fit for each of `depths`, in per cent of its lines."""
+        seeds = [int(rng.integers(2**63)) for rng in draws]
+        more = self.parts_that_fit(
+            request, lambda more: _drawn_text(depths[0], seeds[0], MIN_LINES + more)[0]
+        )
+        pairs = zip(depths, seeds, strict=True)
+        return [_generated(request, depth, seed, MIN_LINES + more) for depth, seed in pairs]
 
     def slack_tokens(self, request: CellRequest) -> int:
         """Return the mean tokens of a line, of 100 lines, by which generated prompts grow."""
@@ -160,23 +173,25 @@ def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
     )
 
 
-def generated_prompts(
-    request: CellRequest, depths: Sequence[float], draws: Sequence[np.random.Generator]
-) -> list[Prompt]:
-    """Build one prompt of as many lines as fit for each of `depths`, in per cent of its lines."""
-    seeds = [int(rng.integers(2**63)) for rng in draws]
-    most = _lines_that_fit(request, depths[0], seeds[0])
-    prompts = []
-    for depth, seed in zip(depths, seeds, strict=True):
-        num_lines = most
+def _generated(request: CellRequest, depth: float, seed: int, num_lines: int) -> Prompt:
+    """Build a prompt of at most `num_lines` lines that asks for one at `depth` per cent of them."""
+    while True:
+        text, lines, place = _drawn_text(depth, seed, num_lines)
+        ids = encode(request, text)
+        needed = len(ids) + NEW_TOKENS
+        if needed <= request.eval_length:
+            break
+        if num_lines == MIN_LINES:
+            raise too_long(request, f"{MIN_LINES} lines and the answer", needed)
         # Words differ in tokens, so fewer lines may fit into this prompt than into the first.
-        while True:
-            prompt = _prompt(request, depth, seed, num_lines)
-            if _fits(request, prompt) or num_lines == MIN_LINES:
-                break
-            num_lines = max(MIN_LINES, num_lines - max(1, num_lines // 128))
-        prompts.append(_checked(request, prompt))
-    return prompts
+        num_lines = max(MIN_LINES, num_lines - max(1, num_lines // 128))
+    key, number = lines[place]
+    return Prompt(
+        np.array(ids, dtype=np.int64),
+        str(number),
+        100 * place / (num_lines - 1),
+        controls=encoded(request, *(prompt_text(some, key) for some in ([], [lines[place]]))),
+    )
 
 
 def published_prompts(request: CellRequest) -> list[Prompt]:
@@ -205,17 +220,11 @@ def _begun_answer(key: str) -> str:
     return f"Line <{key}>: <REGISTER_CONTENT> is"
 
 
-def _prompt(request: CellRequest, depth: float, seed: int, num_lines: int) -> Prompt:
+def _drawn_text(depth: float, seed: int, num_lines: int) -> tuple[str, list[tuple[str, int]], int]:
+    """Return (prompt, its lines, index of the line that it asks for)."""
     lines = _lines(seed, num_lines)
     place = min(num_lines - 1, int(depth / 100 * num_lines))
-    key, number = lines[place]
-    ids = encode(request, prompt_text(lines, key))
-    return Prompt(
-        np.array(ids, dtype=np.int64),
-        str(number),
-        100 * place / (num_lines - 1),
-        controls=encoded(request, *(prompt_text(some, key) for some in ([], [lines[place]]))),
-    )
+    return prompt_text(lines, lines[place][0]), lines, place
 
 
 def _lines(seed: int, num_lines: int) -> list[tuple[str, int]]:
@@ -230,27 +239,6 @@ def _lines(seed: int, num_lines: int) -> list[tuple[str, int]]:
     numbers = numbers_rng.integers(1, 50001, size=num_lines).tolist()
     keys = [f"{adjectives[pair // len(nouns)]}-{nouns[pair % len(nouns)]}" for pair in pairs]
     return list(zip(keys, numbers, strict=False))
-
-
-def _lines_that_fit(request: CellRequest, depth: float, seed: int) -> int:
-    def prompt(num_lines: int) -> Prompt:
-        return _prompt(request, depth, seed, num_lines)
-
-    shortest = len(_checked(request, prompt(MIN_LINES)).ids)
-    tokens_per_line = max(1, (len(prompt(MIN_LINES + 64).ids) - shortest) // 64)
-    # An upper bound: twice the number of mean lines that would fill the length.
-    too_many = MIN_LINES + 2 * (request.eval_length // tokens_per_line)
-    return last_that_fits(lambda lines: _fits(request, prompt(lines)), MIN_LINES, too_many)
-
-
-def _fits(request: CellRequest, prompt: Prompt) -> bool:
-    return len(prompt.ids) + NEW_TOKENS <= request.eval_length
-
-
-def _checked(request: CellRequest, prompt: Prompt) -> Prompt:
-    if _fits(request, prompt):
-        return prompt
-    raise too_long(request, f"{MIN_LINES} lines and the answer", len(prompt.ids) + NEW_TOKENS)
 
 
 def _num_lines(file: Path) -> int:

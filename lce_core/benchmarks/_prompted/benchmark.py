@@ -31,7 +31,6 @@ from lce_core.benchmarks._prompted.retrieval import (
     encode,
     end_of,
     generator,
-    last_that_fits,
     prompts_sha256,
     text_answers,
     token_ids,
@@ -431,7 +430,10 @@ class PromptBenchmark(Benchmark):
         low, high = 0, 1
         while high <= room and fits(high):
             low, high = high, 2 * high
-        return last_that_fits(fits, low, high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
         """Return the prompt's token ids; raise UnavailableError if the answer does not fit."""

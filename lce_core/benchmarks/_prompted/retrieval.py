@@ -211,14 +211,6 @@ def too_long(
     )
 
 
-def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the largest number that fits, found by bisection; `low` must fit, `high` must not."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
 def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
     """Return the token ids of a text, without its middle if it has more than `max_tokens` tokens.
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.long_eval import generated_prompts, prompt_text
+from lce_core.benchmarks.long_eval import prompt_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from tests.support.cells import benchmark, request
@@ -118,7 +118,7 @@ def test_depth_asks_the_line_in_which_it_falls():
     depths = [float(depth) for depth in range(5, 100, 10)]
     draws = [np.random.default_rng(seed) for seed in range(len(depths))]
     asked = _request(1500)
-    for depth, prompt in zip(depths, generated_prompts(asked, depths, draws), strict=True):
+    for depth, prompt in zip(depths, _benchmark().generated(asked, depths, draws), strict=True):
         text = asked.tokenizer.decode(prompt.ids)
         lines = LINE.findall(text)
         assert len(lines) > 8
