@@ -34,6 +34,15 @@ def test_a_fault_fits_the_code_and_names_tests_that_exist(fault):
         assert structure(planted) != structure(path.read_text("utf-8")), "only the layout differs"
 
 
+def test_a_fault_is_no_name_that_does_not_exist(tmp_path):
+    for fault in FAULTS:
+        path, planted = fault.planted(ROOT)
+        (tmp_path / f"{fault.name}{path.suffix}").write_text(planted, "utf-8")
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", str(tmp_path)]
+    done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_survivors_are_documented_and_no_others():
     part = (ROOT / "docs" / "exactness.md").read_text("utf-8").partition("## Survivors")[2]
     documented = {line.split("`")[1] for line in part.splitlines() if line.startswith("- `")}
