@@ -56,7 +56,8 @@ class LoadedModel(LanguageModel):
         return self.shape.local
 
     def check_folder(self, folder: Path) -> None:
-        """Raise SpecError if config.json contradicts the sizes that a plug-in states itself."""
+        """Raise SpecError if the folder's config.json describes another model."""
+        raise NotImplementedError
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         from transformers import AutoTokenizer

@@ -16,7 +16,6 @@ from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
-from lce_core.models.hub_model.facts import read_facts
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 from lce_core.recipe import Upsampling
 from lce_core.rope import RopeTable
@@ -138,9 +137,6 @@ def trained(folder: Path, chosen: Method, out: Path, **how: Any) -> Path:
     with torch.enable_grad():
         run(job, silent)
     checkpoint: Path = job.out / "model"
-    facts: Any = base.facts  # type: ignore[attr-defined]
-    kept = read_facts(checkpoint, facts.trained_context)
-    # A method may have enlarged the vocabulary by its token.
-    assert kept.model_copy(update={"vocab_size": facts.vocab_size}) == facts
+    base.check_folder(checkpoint)  # type: ignore[attr-defined]
     assert len(base.tokenizer(checkpoint)) == len(base.tokenizer(folder))
     return checkpoint

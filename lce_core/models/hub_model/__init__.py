@@ -67,6 +67,10 @@ EXAMPLES: Examples = (
     {"repo": "meta-llama/Llama-2-7b-hf", "revision": "01c7f73d771dfac7d292323805ebc428287df4f9"},
 )
 
+_MAY_DIFFER = {"vocab_size"}
+"""Fields of `Facts` in which a folder of weights may differ from the plan: padding tokens, and
+tokens that a method inserts, enlarge the vocabulary."""
+
 
 class HubModel(LoadedModel):
     """A model that the study names by its hub repository or by a local folder."""
@@ -181,6 +185,18 @@ class HubModel(LoadedModel):
     def fetch(self, models: Path) -> Path:
         self.resolved(None)
         return super().fetch(models)
+
+    def check_folder(self, folder: Path) -> None:
+        expected = self._facts().model_dump(exclude=_MAY_DIFFER)
+        found = read_facts(folder, self.trained_context).model_dump()
+        for key, value in expected.items():
+            if found[key] != value:
+                raise SpecError(
+                    f"{folder / 'config.json'}: {key}",
+                    repr(found[key]),
+                    f"{value!r}, the value when the study was planned",
+                    "name the folder with which the study was planned, or plan the study again",
+                )
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
         place, facts = self._place(folder, "weights"), self._facts()
