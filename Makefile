@@ -64,7 +64,7 @@ test: $(VENV)/installed
 # file would not notice that a program is absent.
 check: $(VENV)/installed
 	@mkdir -p build && rm -rf build/bare && : > $(USERS)
-	@$(MAKE) test JOBS=$$(($(JOBS) + 4)) MARKS="not gpu and not network" NOTE="--program-users=$(USERS)"
+	@$(MAKE) test JOBS=$$(($(JOBS) + 2)) MARKS="not gpu and not network" NOTE="--program-users=$(USERS)"
 	@echo 'Again the quick tests that use programs, on a PATH without Chromium, strace, ip, git and a C compiler'
 	@mkdir build/bare
 	@IFS=:; for folder in $$PATH; do ln -s "$$folder"/* build/bare/ 2>/dev/null || true; done
