@@ -55,7 +55,7 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 _COLUMN = ("study", "base_model", "paper", "place", "benchmark", "task", "eval_length")
-"""What names a column of a printed table; the first four name the table."""
+"""Columns that identify one column of a printed table; the first four identify the table."""
 _FIGURES = f"""
     SELECT {", ".join(_COLUMN)}, method, frozen,
         best_first(value, higher_is_better), best_first(paper_value, higher_is_better)
