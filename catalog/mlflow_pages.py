@@ -73,14 +73,15 @@ def note_pages(
     """
     pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items())), team))
     del pages["server"]
-    note_path(home).parent.mkdir(parents=True, exist_ok=True)
-    # Imported here, because readers such as the dashboard's first view do not need records.
-    from lce_core.store.records import write_json
-
-    write_json(note_path(home), {**_noted(home), study: pages})
+    _write_note(home, {**_noted(home), study: pages})
 
 
-def note_path(home: Path) -> Path:
+def forget_own_pages(home: Path) -> None:
+    """Keep only studies that a team's server shows, because the store's own database is gone."""
+    _write_note(home, {study: pages for study, pages in _noted(home).items() if pages.get("team")})
+
+
+def _note_path(home: Path) -> Path:
     return home / "mlflow" / "pages.json"
 
 
@@ -108,11 +109,19 @@ def view_path(experiment_id: str, view: str) -> str:
     return f"#/experiments/{quote(experiment_id)}/runs?{query}"
 
 
+def _write_note(home: Path, pages: Mapping[str, Any]) -> None:
+    # Imported here, because readers such as the dashboard's first view do not need records.
+    from lce_core.store.records import write_json
+
+    _note_path(home).parent.mkdir(parents=True, exist_ok=True)
+    write_json(_note_path(home), pages)
+
+
 def _noted(home: Path) -> dict[str, Any]:
     try:
         return {
             study: pages
-            for study, pages in read_mapping(note_path(home)).items()
+            for study, pages in read_mapping(_note_path(home)).items()
             if isinstance(pages, dict)
             and isinstance(pages.get("experiment_id"), str)
             and isinstance(pages.get("runs"), dict)

@@ -22,9 +22,11 @@ from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
 
-from catalog.mlflow_pages import note_path
+from catalog.mlflow_pages import forget_own_pages
+from catalog.origin import noted
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, set_aside
+from lce_core.store.records import write_json
 from tasks.sqlite_damage import Schema, sqlite_damage, sqlite_url
 
 if TYPE_CHECKING:
@@ -168,8 +170,9 @@ def _create_database(home: Path) -> None:
     for leftover in final.parent.glob(".new.db*"):
         leftover.unlink()
     shutil.rmtree(artifact_root(home), ignore_errors=True)  # files of runs that no longer exist
-    note(home).unlink(missing_ok=True)
-    note_path(home).unlink(missing_ok=True)
+    # A team's server still has what the notes say of it; study names have no spaces.
+    write_json(note(home), {key: d for key, d in noted(note(home)).items() if " " in key})
+    forget_own_pages(home)
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     SqlAlchemyStore(sqlite_url(aside), artifact_root(home).as_uri()).engine.dispose()

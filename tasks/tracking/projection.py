@@ -67,9 +67,14 @@ def is_current(store: Store, study: str, server: str | None = None) -> bool:
 
 
 def unprojected(store: Store) -> list[str]:
+    """Return the studies that neither the store's own MLflow nor a team's server shows."""
     shown, where = noted(note(store.home)), destination(store.home, None)
-    names = [plan["study"] for plan in store.studies.plans()]
-    return [name for name in names if where.note_key(name) not in shown]
+    pages = {plan["study"]: pages_of(store.home, plan["study"]) for plan in store.studies.plans()}
+    return [
+        name
+        for name, page in pages.items()
+        if where.note_key(name) not in shown and not (page and page.team)
+    ]
 
 
 def project(store: Store, study: str, server: str | None = None) -> ProjectionReport:

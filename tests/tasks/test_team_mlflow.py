@@ -96,6 +96,11 @@ def test_a_study_is_on_the_teams_server_and_not_in_the_store(team, shown):
     assert pages is not None
     assert pages.methods.startswith(f"{team}/#/experiments/")
     assert study_pages(shown.home) == {"one": pages.methods}
+    plan_study(shown, study="own")
+    projections.record(shown.home, "own")
+    assert is_current(shown, "own")
+    assert not is_current(shown, "one")
+    assert study_pages(shown.home)["one"] == pages.methods
 
 
 def test_runs_on_the_server_have_their_files_and_the_digests_of_their_data(team, shown, tmp_path):
