@@ -1,7 +1,7 @@
 """Shipped studies of large models, whole, on tiny ones: from the file to the catalog.
 
 Strategy: every method is trained and scored, and every task is asked, in this process. Methods that
-change frequencies alone are alike for a benchmark; each other one meets every benchmark.
+change frequencies alone are alike for a benchmark; each other one meets every kind of benchmark.
 """
 
 import json
@@ -18,6 +18,7 @@ from catalog.build import build_catalog
 from catalog.queries import run_query
 from dashboards.report import write_report
 from flows.settings import shipped_studies, study_path
+from lce_core.benchmarks import Benchmark, OverText, PromptBenchmark
 from lce_core.execution import Execution
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
@@ -69,18 +70,19 @@ class Small:
 
 
 Part = tuple[object, ...]
-PAIR = "method and benchmark"
+PAIR = "method and kind of benchmark"
 """First entry of the parts for whose sake alone no study is chosen."""
 
 
-def parts(study: StudySpec, variant: MethodEntry, benchmark: str, task: str) -> set[Part]:
+def parts(study: StudySpec, variant: MethodEntry, benchmark: Benchmark, task: str) -> set[Part]:
     """Return what a cell of `study` shows to work."""
     kind = (variant.method.plugin_name, variant.is_tuned)
     alike = variant.method.family if variant.method.exact_attention else kind[0]
+    engines = (isinstance(benchmark, engine) for engine in (OverText, PromptBenchmark))
     return {
-        (PAIR, alike, variant.is_tuned, benchmark),
+        (PAIR, alike, variant.is_tuned, *engines),
         (*kind, variant.checkpoint is None, variant.start_from is None),
-        (benchmark, task),
+        (benchmark.plugin_name, task),
         (study.base_models[0].plugin_name.removeprefix(TINY),),
     }
 
@@ -99,7 +101,7 @@ def covering() -> dict[str, set[Part]]:
             for variant in study.methods
             for entry in study.benchmarks
             for task in entry.tasks
-            for part in parts(study, variant, entry.benchmark.plugin_name, task)
+            for part in parts(study, variant, entry.benchmark, task)
         }
     chosen: dict[str, set[Part]] = {}
     seen: set[Part] = set()
@@ -113,9 +115,11 @@ def covering() -> dict[str, set[Part]]:
 def cells_with(missing: set[Part], plan: StudyPlan) -> list[PlannedCell]:
     """Return cells that have these parts between them, as far as the plan has them."""
     variants = {(one.label, not one.is_tuned): one for one in plan.study.methods}
+    benchmarks = {one.benchmark.plugin_name: one.benchmark for one in plan.study.benchmarks}
     chosen = []
     for cell in sorted(plan.cells, key=lambda cell: cell.eval_length):
-        own = parts(plan.study, variants[cell.method, cell.frozen], cell.benchmark, cell.task)
+        variant, benchmark = variants[cell.method, cell.frozen], benchmarks[cell.benchmark]
+        own = parts(plan.study, variant, benchmark, cell.task)
         if own & missing:
             chosen.append(cell)
             missing = missing - own

@@ -34,7 +34,7 @@ from tests.support.studies import (
 pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
-TRIES = 6
+TRIES = 4
 """Kills of each draw, at least."""
 VICTIMS = ("driver", "worker", "supervisor", "server")
 BEGINNING_SECONDS, ENDING_SECONDS = 10.0, 8.0

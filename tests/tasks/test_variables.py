@@ -124,9 +124,9 @@ def test_clients_of_servers_on_this_machine_need_neither_proxies_nor_certificate
     for name, value in theirs.items():
         monkeypatch.setenv(name, str(tmp_path / "empty") if value == EMPTY_FILE else value)
     restrict(monkeypatch)
-    assert httpx.get(address).status_code == 200
-    assert requests.get(address, timeout=5).status_code == 200
-    with urllib.request.build_opener().open(address, timeout=5) as response:
+    assert httpx.get(address, timeout=60).status_code == 200
+    assert requests.get(address, timeout=60).status_code == 200
+    with urllib.request.build_opener().open(address, timeout=60) as response:
         assert response.status == 200
 
 

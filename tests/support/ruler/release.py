@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,13 @@ NUM_RECORDED = 3
 _PIECE = re.compile(r" ?(?:[a-z]{1,6}|[A-Z][a-z]{1,5}|[A-Z]{1,2})|[^A-Za-z]")
 
 
-@dataclass
+class _Numbers(dict[str, int]):
+    """A text's number, from now on the next one."""
+
+    def __missing__(self, text: str) -> int:
+        return self.setdefault(text, len(self))
+
+
 class WordPieces:
     """A stand-in for Llama's tokenizer: a token for each digit and mark, and for parts of words.
 
@@ -32,24 +37,20 @@ class WordPieces:
     as with Llama's.
     """
 
-    pieces: list[str] = field(default_factory=lambda: ["<s>"])
-    numbers: dict[str, int] = field(default_factory=dict)
-    eos_token_id: None = None
+    eos_token_id = None
+
+    def __init__(self) -> None:
+        self._numbers = _Numbers({"<s>": 0})
 
     def encode(
         self, text: str, *, add_special_tokens: bool = True, split_special_tokens: bool = False
     ) -> list[int]:
         ids = [0] if add_special_tokens else []
-        for piece in _PIECE.findall(text):
-            number = self.numbers.get(piece)
-            if number is None:
-                number = self.numbers[piece] = len(self.pieces)
-                self.pieces.append(piece)
-            ids.append(number)
-        return ids
+        return ids + [self._numbers[piece] for piece in _PIECE.findall(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return "".join(self.pieces[number] for number in ids if number)
+        pieces = list(self._numbers)
+        return "".join(pieces[number] for number in ids if number)
 
 
 def release_data(root: Path) -> dict[str, Path]:

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from lce_core.benchmarks import Prompt
-from lce_core.benchmarks.ruler import NEW_TOKENS, TASKS, match
+from lce_core.benchmarks.ruler import NEW_TOKENS, match
 from lce_core.benchmarks.ruler._documents import QuestionAnswering, read_squad
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from tests.support.ruler.prompts import request_for, ruler
 from tests.support.ruler.release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
 
-LONGEST = 131072
-RECORDS = [key for key in RECORDED if not key.endswith(str(LONGEST))]
+LONG = [key for key in RECORDED if key.endswith("131072")]
+"""A task of each kind of haystack and each other task."""
+RECORDS = [key for key in RECORDED if key not in LONG]
 """At odd lengths a size fits to the token."""
 
 
@@ -36,26 +37,17 @@ def built(task: str, length: int, folders: dict[str, Path]) -> tuple[list[Prompt
     return prompts, [tokenizer.decode(prompt.ids.tolist()) for prompt in prompts]
 
 
-def equals_the_release(task: str, length: int, folders: dict[str, Path]) -> None:
-    recorded = RECORDED[f"{task} {length}"]
-    prompts, texts = built(task, length, folders)
+@pytest.mark.parametrize(
+    "key", [*RECORDS, *(pytest.param(key, marks=pytest.mark.slow) for key in LONG)]
+)
+def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(key, folders):
+    recorded, (task, length) = RECORDED[key], key.split()
+    prompts, texts = built(task, int(length), folders)
     outer = 2 if task == "vt" else 0  # what joins the example to the task is not counted
     lengths = [len(prompt.ids) - 1 + NEW_TOKENS[task] - outer for prompt in prompts]
     assert lengths == pytest.approx(recorded["lengths"], abs=outer)
     found = [(text, prompt.references) for text, prompt in zip(texts, prompts, strict=True)]
     assert digest(found) == recorded["sha256"]
-
-
-@pytest.mark.parametrize("recorded", RECORDS)
-def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(recorded, folders):
-    task, length = recorded.split()
-    equals_the_release(task, int(length), folders)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(task, folders):
-    equals_the_release(task, LONGEST, folders)
 
 
 @pytest.mark.parametrize(("num_documents", "depth"), [(10, 89), (40, 74), (380, 64)])
