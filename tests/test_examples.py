@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lce_core.benchmarks import BENCHMARKS
 from lce_core.contracts import benchmark_cases, benchmarks, methods
 from lce_core.methods import METHODS
 from lce_core.registry import Registry
+from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docs" / "examples" / "plugins"
@@ -24,9 +26,11 @@ PLACES: dict[str, Registry[Any]] = {"methods": METHODS, "benchmarks": BENCHMARKS
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _taking_part() -> None:
-    for name, registry in PLACES.items():
-        registry.add_folder(FOLDER / name)
+def _taking_part() -> Iterator[None]:
+    with plugins_removed_after():
+        for name, registry in PLACES.items():
+            registry.add_folder(FOLDER / name)
+        yield
 
 
 def test_the_method_keeps_the_contract():

@@ -6,6 +6,9 @@ the order of summation.
 
 Only the main process reads the weights. The decoder layers, and last the rest of the model, are
 broadcast and sharded one after another, so each device holds at most its shard and one whole layer.
+
+Accelerate's FSDP plugin (1.15) cannot do this: it does not shard on a CPU, and maps the optimiser's
+parameters by `data_ptr()`, which is 0 for every weight on the meta device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Code that only a GPU reaches, on stand-ins for torch.cuda; docs/gpus.md lists all such code."""
+"""Code that only a GPU reaches, on stand-ins for torch.cuda, and the list of all such files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,40 @@ from tests.support.stub_gpus import MEMORY, NAME, stub_gpus
 from tests.support.training_jobs import job_maker
 
 CUDA = torch.device("cuda", 0)
-ROW = re.compile(r"^\| `([\w/]+\.py)` \|.*\| (`.*`) \|$", re.MULTILINE)
-"""A row of the page's table: the file, and its tests."""
+GPU_FILES = {
+    # Fp32 keys are repeated for the heads that share them.
+    "lce_core/attention/causal.py": ("tests/lce_core/attention/test_stock.py",),
+    # The flash kernel of half precision.
+    "lce_core/attention/flash.py": ("tests/perf/test_launches.py",),
+    # Capture and replay of CUDA graphs.
+    "lce_core/attention/token_graphs.py": ("tests/lce_core/test_cuda_branches.py",),
+    # Name, number, memory, peak rate and peak memory of the device.
+    "lce_core/devices.py": ("tests/lce_core/test_cuda_branches.py",),
+    # Parts of a cell are merged per type of GPU.
+    "lce_core/evaluation/long_cell.py": ("tests/lce_core/test_cuda_branches.py",),
+    # Choice of the attention kernel.
+    "lce_core/extension/kernels.py": ("tests/lce_core/extension/test_extension.py",),
+    # Token graphs; cached memory is freed between models.
+    "lce_core/runners.py": ("tests/lce_core/test_cuda_branches.py",),
+    # Names of the GPUs in a record.
+    "lce_core/store/records.py": ("tests/lce_core/test_cuda_branches.py",),
+    # Several processes shard.
+    "lce_core/training/job.py": ("tests/lce_core/training/test_sharding.py",),
+    # Offloaded inputs wait in pinned memory.
+    "lce_core/training/recomputation.py": ("tests/lce_core/test_cuda_branches.py",),
+    # One process per GPU at most; memory is freed before a fallback.
+    "lce_core/training/run.py": ("tests/lce_core/test_cuda_branches.py",),
+    # Compiled layers; seed of dropout.
+    "lce_core/training/trainer.py": (
+        "tests/lce_core/training/test_compiled_layers.py",
+        "tests/lce_core/test_cuda_branches.py",
+    ),
+    # The output of nvidia-smi names the GPUs to lease.
+    "tasks/machines.py": ("tests/tasks/test_workers.py",),
+    # `device: cuda` without a GPU is refused.
+    "tasks/workers.py": ("tests/errors/of_tasks.py",),
+}
+"""Files with code that only a GPU reaches, what a GPU changes there, and the tests without one."""
 GPU_CODE = re.compile(r'torch\.cuda\.|== "cuda"|"nvidia-smi"')
 
 
@@ -199,17 +231,16 @@ def test_models_replay_tokens_on_a_gpu_that_can_if_the_execution_says_so(
     assert ("empty_cache",) in calls
 
 
-def test_the_page_lists_every_file_with_code_for_gpus_alone():
-    written = dict(ROW.findall((ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")))
+def test_every_file_with_code_for_gpus_alone_is_listed_with_its_tests():
     found = {
         str(path.relative_to(ROOT))
         for folder in ("lce_core", "tasks")
         for path in (ROOT / folder).rglob("*.py")
         if GPU_CODE.search(path.read_text(encoding="utf-8"))
     }
-    assert found == written.keys()
-    for proofs in written.values():
-        assert all((ROOT / name).is_file() for name in proofs.replace("`", "").split(", "))
+    assert found == GPU_FILES.keys()
+    for proofs in GPU_FILES.values():
+        assert all((ROOT / name).is_file() for name in proofs)
 
 
 def test_a_packed_study_uses_the_gpus_that_a_batch_system_gave(monkeypatch):
