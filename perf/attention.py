@@ -2,13 +2,9 @@
 
 The script first checks each candidate against attention in float64: all queries of a short text,
 and some queries at full length. Dense attention computes the reference from the scheme's distances;
-landmark's is its own kernel, which the tests compare with the definition. The ratios are medians,
-of wall seconds and of CPU seconds, which are more stable on a machine with other load. Growth is
-the CPU time at twice the length divided by the CPU time at the length. Memory is the peak of
-torch's allocator during one call, with the output but without the inputs. LongLoRA's row, of
-training only, has a forward and a backward pass; the tests check its gradients.
-
-    python perf/attention.py [--dtype bfloat16] [--out FILE.json]
+landmark's is its own kernel, which the tests compare with the definition. Growth is the CPU time at
+twice the length divided by the CPU time at the length. Memory has the output but not the inputs.
+LongLoRA's row, of training only, has a forward and a backward pass; the tests check its gradients.
 """
 
 import statistics

@@ -3,9 +3,7 @@
 The text is Python's standard library, as JSON lines in the format of SlimPajama. The script trains
 a byte-level BPE with 32,000 ids on it, writes token shards, packs rows of 32,768 tokens, checks
 that the rows contain the right documents, and reads them as the trainer does. CPU seconds are
-summed over threads, and depend little on other load.
-
-    python perf/data.py [--tokens 100000000] [--out FILE.json]
+summed over threads.
 """
 
 import json

@@ -3,10 +3,7 @@
 Caches are filled with random keys and values, because processing a long prompt would take too long;
 weights are random, because the cost does not depend on their values. The script first checks the
 answers: of the model without a method against generate(), and of every method against the same
-method with transformers' DynamicCache. Then it times both sides one right after the other, in
-alternating order, and prints the median ratio.
-
-    python perf/decoding.py [--out FILE.json]
+method with transformers' DynamicCache.
 """
 
 from argparse import Namespace

@@ -1,12 +1,8 @@
 """Measure how much each optimisation of evaluation saves, as ratios of time or memory.
 
-Each row times evaluation without and with one optimisation, one right after the other in
-alternating order, and prints the median ratio of wall seconds. The script checks that the results
-agree: the interval from fewer windows contains the perplexity of all windows, losses are equal to
-1e-5, and answers are equal. The model is the toy base model with random weights, because the cost
-does not depend on their values. Memory is the peak of torch's allocator during one call.
-
-    python perf/evaluation.py [--out FILE.json]
+Each row compares evaluation without and with one optimisation, after a check that the results
+agree. The model is the toy base model with random weights, because the cost does not depend on
+their values.
 """
 
 from argparse import Namespace

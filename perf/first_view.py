@@ -1,14 +1,9 @@
 """Measure the time until a browser without a cache shows the first table of the dashboard.
 
 An installed Chromium opens the dashboard of a catalog after its server has started. The CPU seconds
-are those of the server; on a machine with other load they are more stable.
-
-    python perf/first_view.py [--catalog lce-home/catalog.duckdb] [--rounds 3]
-
-With --report it measures a report instead: first paint, and the time from a click to the next frame
-for opening the interactive chart of the first figure with curves, highlighting and zooming.
-
-    python perf/first_view.py --report lce-home/reports/toy.html [--rounds 3]
+are those of the server. With --report FILE it measures a report instead: first paint, and the time
+from a click to the next frame for opening the interactive chart of the first figure with curves,
+highlighting and zooming.
 """
 
 import os

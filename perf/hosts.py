@@ -5,8 +5,6 @@ heartbeats. It computes in threads with the scheduling loop of `lce run`; only t
 a step sleeps and commits one file, and scoring a range sleeps. All hosts start together, and the
 measured time ends when the last one finds nothing left to do. Before a row is printed, the script
 checks that each step or range was computed once, and that the cell contains all ranges in order.
-
-    python perf/hosts.py [--out FILE.json]
 """
 
 import itertools

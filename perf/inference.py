@@ -6,8 +6,6 @@ families and corrections are part of the measurement. The tables are those of do
 - null studies, in which all methods have the same expected score: share of studies with at least
   one significant difference among all pairs, registered as one entry of `expects` (limit 6 %);
 - power: documents that few studies could decide before, and seeds.
-
-    python perf/inference.py [--studies 200]
 """
 
 from argparse import Namespace

@@ -1,4 +1,8 @@
-"""The harness of the speed scripts: options, timing, memory, and tables of figures with limits.
+"""The harness of the speed scripts: options, timing, and tables of figures with limits.
+
+docs/performance.md has the command of each figure, and `--help` lists the options of a script.
+Ratios are medians of calls that `compare` times one right after the other in alternating order. CPU
+seconds are more stable than wall seconds on a machine with other load.
 
 It imports torch and lce where it needs them, because perf/gpu.py starts without them.
 """

@@ -7,8 +7,6 @@ the effective length. The tiny models of `smoke` answer no prompt, so all method
 probability of a right answer, drawn for each prompt. The copies are studies of one catalog with all
 comparisons, and false findings are counted in its views. Copies at the margin have losses 2 % above
 the base model's, so that "not worse by more than 2 %" should stay undecided.
-
-    python perf/null_copies.py [--copies 200] [--seed 0]
 """
 
 import math

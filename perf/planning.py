@@ -3,8 +3,6 @@
 The study is the toy study with so many seeds that it has about --cells cells. Commands run on an
 empty store, and on one with artifacts of every second seed, each with a record and a file of one
 byte. With --many, `lce plan` is also timed for that many cells on an empty store.
-
-    python perf/planning.py [--cells 10800] [--many 100000] [--out FILE.json]
 """
 
 from argparse import Namespace

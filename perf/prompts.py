@@ -1,10 +1,8 @@
 """Measure the time to build a benchmark's prompts, and to read them from the store's cache.
 
 Prompts are built once and read several times (the median counts), with the toy model's tokenizer,
-which has a token for every byte. The script checks that read prompts equal built ones. A benchmark
-whose data set has no --data-folder is skipped.
-
-    python perf/prompts.py [--data-folder NAME=FOLDER ...] [--length TOKENS] [--samples N]
+which has a token for every byte. A benchmark whose data set has no folder in
+`--data-folder NAME=FOLDER ...` is skipped.
 """
 
 import statistics

@@ -5,8 +5,6 @@ per cell. The script times `lce run`; the same command again, which must compute
 rebuild catalog`, which must not change the catalog's digest; and `lce report`. For comparison it
 runs a naive flow twice: one Prefect task per cell, with persisted results and caching by inputs.
 The naive flow has fewer cells, so its rerun is compared per cell.
-
-    python perf/scale.py [--cells 10000] [--naive 1000] [--out FILE.json]
 """
 
 import json

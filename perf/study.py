@@ -2,9 +2,7 @@
 
 The script runs `lce run toy` in an empty store and again, and checks that the second run computed
 nothing and did not change the catalog. Times are wall seconds of whole commands; quick commands run
-five times, and the median counts. The script takes about as long as the study.
-
-    python perf/study.py [--out FILE.json]
+five times, and the median counts.
 """
 
 import os

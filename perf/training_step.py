@@ -1,15 +1,10 @@
 """Measure the overhead of training steps, as ratios: of the loss, and of the training loop.
 
 Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward,
-with the sizes of a Llama head. The script checks that loss and gradients are equal, then times both
-in alternating order, and prints the median ratio of CPU time. Memory is the peak of torch's
-allocator during one call, with gradients and logits.
+with the sizes of a Llama head and equal losses and gradients. Memory has gradients and logits.
 
 Loop: steps of `lce_core.training.trainer` against a plain torch loop over the same rows, without
-log, checks or resume points. The script checks that both have the same losses, and compares the
-medians of their steps.
-
-    python perf/training_step.py [--out FILE.json]
+log, checks or resume points, with equal losses.
 """
 
 import statistics
