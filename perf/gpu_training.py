@@ -77,8 +77,8 @@ def steps(options: Namespace, length: int) -> dict[str, Any]:
 
 def compiling(options: Namespace, length: int, compiled: bool) -> dict[str, Any]:
     """Return the figures of a model of few layers, compiled or not."""
-    layers = min(COMPILED_LAYERS, random_llama(options.shape).shape.num_layers)
-    base, device = random_llama(options.shape, layers=layers), resolve_device("auto")
+    base = random_llama(options.shape, layers=COMPILED_LAYERS)
+    device = resolve_device("auto")
     settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
     with random_job(base, options, length) as job:
         return trained(job.model_copy(update=settings), base, device, options.deadline)
