@@ -16,7 +16,6 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,7 +142,7 @@ def _parts(name: str) -> list[str]:
     return re.split(ends, PAGE.read_text(encoding="utf-8"))
 
 
-# Time and memory
+# Time and training rows
 
 
 class Timed(NamedTuple):
@@ -188,39 +187,6 @@ def _synchronise() -> None:
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def peak_memory(call: Callable[[], object]) -> float:
-    """Return the peak MiB of torch's allocator during a call, without earlier allocations."""
-    import torch
-
-    # The profiler records every allocation; the resident size of the process is too coarse.
-    with torch.profiler.profile(profile_memory=True) as profile:
-        call()
-    recorded: Any = profile.profiler
-    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
-    ordered = sorted(blocks, key=lambda event: event.start_ns())
-    return max(accumulate(event.nbytes() for event in ordered)) / 2**20
-
-
-# Training runs
-
-
-def training_job(base: Any, folder: Path, length: int, **fields: Any) -> Any:
-    """Return a run from random weights, without a method, on rows of `length` tokens."""
-    from lce_core.training.job import TrainingJob
-
-    common = {
-        "base_model": base.identity(),
-        "method": None,
-        "from_scratch": True,
-        "base_folder": None,
-        **{name: folder / name for name in ("rows", "out", "resume")},
-        "seed": 0,
-        "row_length": length,
-        "target_context": length,
-    }
-    return TrainingJob(**common | fields)
 
 
 def random_rows(folder: Path, number: int, length: int, vocabulary: int) -> None:

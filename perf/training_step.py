@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import Row, at_most, compare, measure, peak_memory, random_rows, training_job
+from measuring import Row, at_most, compare, measure, random_rows
 from torch.nn import functional
 
 from lce_core.data.packing import PackedRows
@@ -30,6 +30,8 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
+from tests.support.torch_memory import peak_bytes
+from tests.support.training_jobs import training_job
 
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 ROW_TOKENS, ROWS_PER_STEP = 128, 16
@@ -48,7 +50,7 @@ def rows(options: Namespace) -> Iterator[Row]:
         return {"what": what, "against": against, "ratio": ratio, "limit": at_most(ratio, limit)}
 
     blocks, whole = "the loss, in blocks of tokens", "whole logits"
-    yield row(f"memory of {blocks}", whole, peak_memory(ours) / peak_memory(theirs), 0.2)
+    yield row(f"memory of {blocks}", whole, peak_bytes(ours) / peak_bytes(theirs), 0.2)
     yield row(f"CPU time of {blocks}", whole, compare(ours, theirs, options.repeats).cpu, 1.15)
     ratio = loop_ratio(options)
     yield row("a training step of the toy base model", "a bare loop", ratio, 1.05)
