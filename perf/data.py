@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from measuring import Row, at_least, measure, timed
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.corpora import CORPORA
@@ -23,6 +22,7 @@ from lce_core.data.shards import open_shards, write_shards
 from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
 from lce_core.training.schedule import rows_of_step
+from tests.support.byte_level import byte_level
 
 BASE = MODELS.parse({"name": "llama2_7b"}, "perf")
 ROW_LENGTH = 32_768
@@ -42,7 +42,8 @@ CORPUS = CORPORA.parse(
 
 def rows(options: Namespace) -> Iterator[Row]:
     folder, number = options.folder, options.tokens // ROW_LENGTH
-    tokenizer = trained(write_text(folder / "text"))
+    # As many ids as Llama 2's tokenizer has.
+    tokenizer = byte_level(write_text(folder / "text"), 32_000)
 
     def row(what: str, goal: float | None, action: Callable[[], int]) -> Row:
         _, cpu, tokens = timed(action)
@@ -66,21 +67,6 @@ def write_text(folder: Path) -> list[str]:
             meta = {"redpajama_set_name": document.domain}
             out.write(json.dumps({"text": document.text, "meta": meta}) + "\n")
     return [document.text for document in found]
-
-
-def trained(texts: list[str]) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE with 32,000 ids, as many as Llama 2's tokenizer has."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=32_000,
-        special_tokens=["<s>"],
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
 
 
 def tokenise(folder: Path, name: str, tokenizer: PreTrainedTokenizerFast) -> int:

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
 from large_catalog import score_and_samples
 from measuring import Row, measure, timed
 from numpy.typing import NDArray
@@ -35,9 +34,9 @@ from catalog.extraction import extract, history
 from catalog.queries import open_catalog
 from lce.api import run
 from lce_core.store.artifacts import Store
+from tests.support.studies import SMOKE, write_study
 
 Numbers = NDArray[np.float64]
-SMOKE = Path(__file__).parents[1] / "flows" / "studies" / "smoke.yaml"
 EXPECTS = [
     {"better": "yarn-tuned", "than": ["none", "self_extend"], "benchmark": "perplexity"},
     {"worse": "none", "than": ["yarn-tuned", "self_extend"], "benchmark": "passkey"},
@@ -97,13 +96,10 @@ def rows(options: Namespace) -> Iterator[Row]:
 def compute(home: Path) -> Path:
     """Run `smoke` with three seeds and expectations in `home`."""
     home.mkdir()
-    study = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
-    evaluation = study["evaluation"] | {"held_out_document_tokens": 1024}
+    evaluation = SMOKE["evaluation"] | {"held_out_document_tokens": 1024}
     changes = {"seeds": [0, 1, 2], "expects": EXPECTS, "evaluation": evaluation}
-    file = home / "study.yaml"
-    file.write_text(yaml.safe_dump({**study, **changes}))
     with redirect_stdout(sys.stderr):
-        run(file, home=home)
+        run(write_study(home, SMOKE, **changes), home=home)
     return home
 
 

@@ -6,7 +6,6 @@ five times, and the median counts.
 """
 
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import NamedTuple
 from measuring import Row, at_most, measure
 
 from tests.support.digests import catalog_digest
+from tests.support.studies import computed
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SQL = "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"
@@ -79,13 +79,6 @@ def run(command: list[str], home: Path, **variables: str) -> Ran:
         errors.seek(0)
         assert process.returncode == 0, errors.read()[-2000:]
     return Ran(wall, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024, output)
-
-
-def computed(output: str) -> int:
-    """Return the number of steps that a run reports as computed."""
-    found = re.search(r"([\d,]+) steps computed", output)
-    assert found, output
-    return int(found[1].replace(",", ""))
 
 
 if __name__ == "__main__":
