@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +27,11 @@ from large_catalog import score_and_samples
 from measuring import Row, measure, timed
 from numpy.typing import NDArray
 
+from catalog import grouped
 from catalog.build import write_tables
 from catalog.comparisons.lengths import LOST
 from catalog.comparisons.pairs import EXPLORATORY, PRIMARY, SHORT_CONTEXT
-from catalog.comparisons.samples import BASE, Cell, grouped, read_cells
+from catalog.comparisons.samples import BASE, Cell, read_cells
 from catalog.extraction import extract, history
 from catalog.queries import open_catalog
 from lce.api import run
@@ -161,13 +163,13 @@ def drawn(
     deviations = {cell.checkpoint: kind.ratio * rng.normal() for cell in cells}
     losses = [cell for cell in cells if cell.unit == "perplexity"]
     means = {
-        own[0].eval_length: float(np.mean([cell.scored.scores.mean() for cell in own]))
-        for own in grouped(losses, lambda c: c.eval_length)
+        length: float(np.mean([cell.scored.scores.mean() for cell in own]))
+        for length, own in grouped(losses, attrgetter("eval_length")).items()
     }
-    for of_length in grouped(cells, lambda c: (c.benchmark, c.task, c.eval_length)):
+    for of_length in grouped(cells, attrgetter("benchmark", "task", "eval_length")).values():
         first, documents = of_length[0], None
         trained = first.trained_context or 0
-        for of_seed in grouped(of_length, lambda c: c.seed):
+        for of_seed in grouped(of_length, attrgetter("seed")).values():
             scores = np.stack([cell.scored.scores for cell in of_seed])
             names = of_seed[0].clusters()
             places = np.array([names.index(name) for name in names])
