@@ -14,9 +14,6 @@ parts, each the work of a part divided by a rate (`Rates`):
 - states: bytes of gradient sums per row and of the update per step, for each parameter;
 - gathers: weights twice and fp32 gradients once per row. The sum leaves them out, because they run
   beside the products; they cost time only where they take longer.
-
-    python perf/predictions.py          # print the tables
-    python perf/predictions.py --write  # replace the tables in docs/gpus.md
 """
 
 from dataclasses import dataclass
