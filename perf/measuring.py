@@ -121,25 +121,18 @@ def alike(names: Iterable[str], figures: Callable[[str], Row]) -> list[Row]:
     return [{"methods": ", ".join(methods), **dict(row)} for row, methods in rows.items()]
 
 
-def on_page(name: str) -> str:
-    """Return a table of docs/gpus.md, which stands between comments with its name."""
-    return _parts(name)[1].strip()
-
-
 def page_tables(description: str | None, tables: Mapping[str, Callable[[], str]]) -> None:
-    """Print tables of docs/gpus.md; with `--write` on the command line, replace them there."""
+    """Print tables of docs/gpus.md; with `--write` on the command line, replace them there.
+
+    On the page, a table stands between comments with its name.
+    """
     write = parser(description, write=False).parse_args().write
     for name, make in tables.items():
         print(found := make())
         if write:
-            before, _, after = _parts(name)
+            ends = f"(?<=<!-- {name}: start -->)|(?=<!-- {name}: end -->)"
+            before, _, after = re.split(ends, PAGE.read_text(encoding="utf-8"))
             PAGE.write_text(f"{before}\n{found}\n{after}", encoding="utf-8")
-
-
-def _parts(name: str) -> list[str]:
-    """Return the page up to the table's start, the table, and the page from its end."""
-    ends = f"(?<=<!-- {name}: start -->)|(?=<!-- {name}: end -->)"
-    return re.split(ends, PAGE.read_text(encoding="utf-8"))
 
 
 # Time and training rows
