@@ -1,6 +1,6 @@
 """Measure how much each optimisation of evaluation saves, as ratios of time or memory.
 
-Each row compares evaluation without and with one optimisation, after a check that the results
+Each row compares evaluation without and with one optimisation, and is printed only if the results
 agree. The model is the toy base model with random weights, because the cost does not depend on
 their values.
 """
