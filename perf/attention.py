@@ -2,16 +2,11 @@
 
 The script first checks each candidate against attention in float64: all queries of a short text,
 and some queries at full length. Dense attention computes the reference from the scheme's distances;
-landmark's is its own kernel, which the tests compare with the definition. The ratios are medians,
-of wall seconds and of CPU seconds, which are more stable on a machine with other load. Growth is
-the CPU time at twice the length divided by the CPU time at the length. Memory is the peak of
-torch's allocator during one call, with the output but without the inputs. LongLoRA's row, of
-training only, has a forward and a backward pass; the tests check its gradients.
-
-    python perf/attention.py [--dtype bfloat16] [--out FILE.json]
+landmark's is its own kernel, which the tests compare with the definition. Growth is the CPU time at
+twice the length divided by the CPU time at the length. Memory has the output but not the inputs.
+LongLoRA's row, of training only, has a forward and a backward pass; the tests check its gradients.
 """
 
-import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import Row, at_most, compare, measure, peak_memory, timed
+from measuring import Row, at_most, compare, measure
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama
@@ -41,6 +36,7 @@ from lce_core.attention.schemes import (
 from lce_core.contracts.dense import Dense, attend
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.torch_memory import peak_bytes
 
 THETA, TRAINED, HEAD_DIM = 1e4, 4096, 64
 SCALING = HEAD_DIM**-0.5
@@ -79,9 +75,10 @@ def rows(options: Namespace) -> Iterator[Row]:
         row |= {"CPU time": found.cpu, "limit": at_most(found.wall, one.limit)}
         row |= {"error": errors[one.name], "growth": None, "MiB": None}
         if one.reference == "full causal":
-            row["growth"] = growth(options, one, inputs, double)
+            once, twice = (partial(one.run, text) for text in (inputs, double))
+            row["growth"] = compare(twice, once, -(-options.repeats // 2)).cpu
         if one.reference != "plain RoPE":
-            row["MiB"] = peak_memory(partial(one.run, inputs))
+            row["MiB"] = peak_bytes(partial(one.run, inputs)) / 2**20
         yield row
 
 
@@ -197,13 +194,6 @@ def defined(one: Contestant, inputs: States, row: int) -> torch.Tensor:
     if isinstance(one.scheme, BlockRetrieval):
         return _kernel(one.scheme)(one.scheme, known)[0, :, 0]
     return attend(Dense((LayerAttention(one.table, one.scheme),)), known)[0, :, 0]
-
-
-def growth(options: Namespace, contestant: Contestant, inputs: States, double: States) -> float:
-    """Return the median of CPU time at twice the length / CPU time at the length."""
-    once, twice = (partial(contestant.run, text) for text in (inputs, double))
-    repeats = range(-(-options.repeats // 2))
-    return statistics.median(timed(twice).cpu / timed(once).cpu for _ in repeats)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,7 @@
 Caches are filled with random keys and values, because processing a long prompt would take too long;
 weights are random, because the cost does not depend on their values. The script first checks the
 answers: of the model without a method against generate(), and of every method against the same
-method with transformers' DynamicCache. Then it times both sides one right after the other, in
-alternating order, and prints the median ratio.
-
-    python perf/decoding.py [--out FILE.json]
+method with transformers' DynamicCache.
 """
 
 from argparse import Namespace
@@ -16,7 +13,7 @@ from typing import Any
 
 import torch
 from measuring import Row, at_least, at_most, compare, measure
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import DynamicCache
 
 from lce_core.evaluation.decoding import greedy, next_states
 from lce_core.extension.extended_model import ExtendedModel
@@ -40,7 +37,6 @@ PARAMETERS: dict[str, dict[str, Any]] = {"harpe": {"bases": "uniform_ascending"}
 WINDOWED = ("lm_infinite", "streaming_llm")
 OPTIONS: dict[str, Any] = {
     "model": "smollm2_135m",
-    "layers": 0,
     "window": 1024,
     "stock_length": 2048,
     "stock_batch": 8,
@@ -50,7 +46,7 @@ OPTIONS: dict[str, Any] = {
     "threads": 2,
     "repeats": 5,
 }
-"""`layers` is 0 for all, `window` that of methods with windows."""
+"""`window` is that of methods with windows."""
 
 
 @torch.no_grad()
@@ -64,12 +60,9 @@ def rows(options: Namespace) -> Iterator[Row]:
 
 def stock_model(options: Namespace) -> Any:
     """Return the base model with random weights, without any method."""
-    base: Any = MODELS.parse({"name": options.model}, "perf")
-    config = base.config()
-    config.num_hidden_layers = options.layers or config.num_hidden_layers
-    config.eos_token_id = None  # all answers have the same number of tokens
-    torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    model = MODELS.parse({"name": options.model}, "perf").initialise(0).eval()
+    model.generation_config.eos_token_id = None  # all answers have the same number of tokens
+    return model
 
 
 def extended(options: Namespace, method: str, length: int) -> Any:
@@ -93,7 +86,6 @@ def random_states(model: Any, batch: int, length: int) -> States:
 
 
 def filled(cache: DynamicCache, states: States) -> DynamicCache:
-    """Append the keys and values of each layer to a cache; return the cache."""
     for layer, (keys, values) in enumerate(states):
         cache.update(keys, values, layer)
     return cache
@@ -135,7 +127,6 @@ def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answe
 
 
 def against_generate(options: Namespace) -> Row:
-    """Compare decoding without a method with transformers' generate()."""
     batch, length, number = options.stock_batch, options.stock_length, options.new_tokens
     model = extended(options, "none", length)
     states = random_states(model, batch, length)
@@ -149,7 +140,6 @@ def against_generate(options: Namespace) -> Row:
 
 
 def against_stock(options: Namespace) -> Iterator[Row]:
-    """Compare decoding with each method with decoding without a method."""
     batch, length, number = options.batch, options.length, options.new_tokens
     stock = extended(options, "none", length)
     states = random_states(stock, batch, length)

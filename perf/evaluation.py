@@ -1,52 +1,33 @@
 """Measure how much each optimisation of evaluation saves, as ratios of time or memory.
 
-Each row times evaluation without and with one optimisation, one right after the other in
-alternating order, and prints the median ratio of wall seconds. The script checks that the results
-agree: the interval from fewer windows contains the perplexity of all windows, losses are equal to
-1e-5, and answers are equal. The model is the toy base model with random weights, because the cost
-does not depend on their values. Memory is the peak of torch's allocator during one call.
-
-    python perf/evaluation.py [--out FILE.json]
+Each row compares evaluation without and with one optimisation, and is printed only if the results
+agree. The model is the toy base model with random weights, because the cost does not depend on
+their values.
 """
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from measuring import Row, at_least, compare, measure, peak_memory
+from measuring import Row, at_least, compare, measure
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from lce_core.benchmarks import BENCHMARKS, CellRequest, Score, text_answers
+from lce_core.benchmarks import CellRequest, Score, text_answers
 from lce_core.benchmarks.ruler import NEW_TOKENS, match
+from lce_core.contracts.benchmark_cases import streams
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.windows import LossCache
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
-from lce_core.models import MODELS
-
-BASE = MODELS.parse({"name": "toy_llama"}, "perf")
-DOCUMENT_TOKENS = 8192
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Held-out text with one domain of random words, one byte per token."""
-
-    tokens: np.ndarray
-    domains: tuple[str, ...] = ("prose",)
-
-    def stream(self, _: str) -> np.ndarray:
-        return self.tokens
-
-    def document_starts(self, _: str) -> np.ndarray:
-        return np.arange(0, len(self.tokens), DOCUMENT_TOKENS)
+from tests.support.cells import TOY, benchmark, request
+from tests.support.torch_memory import peak_bytes
 
 
 def rows(options: Namespace) -> Iterator[Row]:
@@ -85,10 +66,10 @@ def row(names: tuple[str, str], ratio: float, limit: float, agreement: str) -> R
 
 def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
     """Time LCEG's perplexity with stride 256 and with stride = length."""
-    request = _request(options, length)
+    cell = _cell(options, length)
 
     def score(stride: int) -> Score:
-        return _perplexity(request, LossCache(), stride=stride)
+        return _perplexity(cell, LossCache(), stride=stride)
 
     def check(wide: Score, narrow: Score) -> str:
         low, high = narrow.ci_low, narrow.ci_high
@@ -103,7 +84,7 @@ def fewer_windows(options: Namespace, length: int, limit: float) -> Row:
 def one_pass(options: Namespace) -> Row:
     """Time four lengths: losses taken from the longest window, against a pass for each length."""
     lengths = (4096, 2048, 1024, 512)
-    cells = [replace(_request(options, lengths[0]), eval_length=length) for length in lengths]
+    cells = [replace(_cell(options, lengths[0]), eval_length=length) for length in lengths]
 
     def values(*, share: bool) -> list[float]:
         losses = [LossCache()] * 4 if share else [LossCache() for _ in cells]
@@ -128,7 +109,7 @@ def shared_prefixes(
     dtype: torch.dtype = torch.float64,  # rounding must not change the chosen tokens
 ) -> Row:
     """Time answers of 8 tokens with and without processing common prefixes once."""
-    model = _request(options, 512).model
+    model = _cell(options, 512).model
     model.model.to(dtype)  # type: ignore[call-overload]
 
     def answers(*, share: bool) -> list[list[int]]:
@@ -145,7 +126,7 @@ def shared_prefixes(
 
 def shared_contexts(options: Namespace, length: int) -> Row:
     """Time the scores of choices of 4 to 15 tokens with and without sharing the contexts."""
-    model, rng = _request(options, 512).model, np.random.default_rng(0)
+    model, rng = _cell(options, 512).model, np.random.default_rng(0)
     contexts = rng.integers(256, size=(8, length))
     sizes = rng.integers(4, 16, size=(8, 4))
     texts = [
@@ -174,16 +155,16 @@ def early_stop(options: Namespace, length: int) -> Row:
     replaced by the first characters of the model's own answer, as many as the reference had.
     """
     task = "niah_single_1"
-    ruler: Any = BENCHMARKS.parse({"name": "ruler", "profile": "clean", "num_samples": 8}, "perf")
-    request = replace(_request(options, length), task=task)
-    request.model.model.double()  # rounding must not change the chosen tokens
+    ruler: Any = benchmark("ruler", profile="clean", num_samples=8)
+    cell = replace(_cell(options, length), task=task)
+    cell.model.model.double()  # rounding must not change the chosen tokens
     with torch.no_grad():  # suppress control characters, which the scoring removes
-        head = request.model.model.get_output_embeddings().weight
+        head = cell.model.model.get_output_embeddings().weight
         head[:32] = head[127:] = 0
-    drawn = ruler.prompts(request)
+    drawn = ruler.prompts(cell)
 
     def answers(rules: Any) -> list[str]:
-        return text_answers(request, drawn, max_new_tokens=NEW_TOKENS[task], complete=rules)
+        return text_answers(cell, drawn, max_new_tokens=NEW_TOKENS[task], complete=rules)
 
     def never(_: str) -> bool:
         return False
@@ -223,11 +204,11 @@ def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
 
 def no_full_logits(length: int) -> Row:
     """Compare the memory of losses in blocks with losses from full logits (32,000 ids)."""
-    config = BASE.config()  # type: ignore[attr-defined]
+    config = TOY.config()  # type: ignore[attr-defined]
     config.vocab_size = 32000
     torch.manual_seed(0)
     stock = LlamaForCausalLM(config).eval()
-    model = extend(stock, BASE, METHODS.parse({"name": "none"}, "perf"), target=length)
+    model = extend(stock, TOY, METHODS.parse({"name": "none"}, "perf"), target=length)
     model.begin_request(length)
     windows = np.random.default_rng(0).integers(32000, size=(1, length))
     ids = torch.from_numpy(windows)
@@ -243,34 +224,21 @@ def no_full_logits(length: int) -> Row:
     error = float(np.abs(in_blocks() - full().numpy()).max())
     assert error < 1e-4, error
     names = f"memory of losses at {length}", "full logits"
-    return row(names, peak_memory(full) / peak_memory(in_blocks), 5, f"equal to {error:.0e}")
+    return row(names, peak_bytes(full) / peak_bytes(in_blocks), 5, f"equal to {error:.0e}")
 
 
-def _perplexity(request: CellRequest, losses: LossCache, **parameters: int) -> Score:
-    fields = {"name": "perplexity", "domains": ["prose"], **parameters}
-    return BENCHMARKS.parse(fields, "perf").evaluate(replace(request, losses=losses)).scores[0]
+def _perplexity(cell: CellRequest, losses: LossCache, **parameters: int) -> Score:
+    asked = benchmark("perplexity", domains=["prose"], **parameters)
+    return asked.evaluate(replace(cell, losses=losses)).scores[0]
 
 
 def _apart_and_shared(way: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
     return (partial(way, share=share) for share in (False, True))
 
 
-def _request(options: Namespace, length: int) -> CellRequest:
-    rng = np.random.default_rng(0)
-    words = [rng.integers(97, 123, size=rng.integers(2, 9)) for _ in range(500)]
-    drawn = [np.append(words[i], 32) for i in rng.zipf(1.3, size=options.tokens) % len(words)]
-    text = np.concatenate(drawn)[: options.tokens].astype(np.uint32)
-    return CellRequest(
-        model=extend(
-            BASE.initialise(0).eval(), BASE, METHODS.parse({"name": "yarn"}, "perf"), target=8192
-        ),
-        tokenizer=BASE.tokenizer(None),
-        base_model=BASE,
-        held_out=HeldOut(text),  # type: ignore[arg-type]
-        task="prose",
-        eval_length=length,
-        seed=0,
-    )
+def _cell(options: Namespace, length: int) -> CellRequest:
+    text = streams(options.tokens)
+    return request(benchmark("perplexity", domains=["prose"]), length, held_out=text)
 
 
 if __name__ == "__main__":

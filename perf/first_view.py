@@ -1,19 +1,13 @@
 """Measure the time until a browser without a cache shows the first table of the dashboard.
 
 An installed Chromium opens the dashboard of a catalog after its server has started. The CPU seconds
-are those of the server; on a machine with other load they are more stable.
-
-    python perf/first_view.py [--catalog lce-home/catalog.duckdb] [--rounds 3]
-
-With --report it measures a report instead: first paint, and the time from a click to the next frame
-for opening the interactive chart of the first figure with curves, highlighting and zooming.
-
-    python perf/first_view.py --report lce-home/reports/toy.html [--rounds 3]
+are those of the server. With --report FILE it measures a report instead: first paint, and the time
+from a click to the next frame for opening the interactive chart of the first figure with curves,
+highlighting and zooming.
 """
 
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -28,6 +22,8 @@ from measuring import Row, at_most, measure
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from lce_core.access import SECRET_VARIABLE, login_link, new_secret
+from tests.support.ports import listens, unused_port
+from tests.support.studies import wait_until
 
 _WAIT_SECONDS = 120.0
 _READING_SECONDS = 2.0
@@ -99,20 +95,14 @@ def _spent(session: CDPSession) -> float:
 
 def of_dashboard(browser: Browser, catalog: Path) -> Iterator[tuple[str, Cost]]:
     """Start a server; yield the seconds until a new visitor sees the first table."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    secret = new_secret()
-    begun = time.monotonic()
+    port, secret = unused_port(), new_secret()
     server = subprocess.Popen(
         [sys.executable, "-m", "dashboards.app", str(catalog), str(port)],
         stdout=subprocess.DEVNULL,
         env={**os.environ, SECRET_VARIABLE: secret},
     )
     try:
-        while not _listens(port):
-            assert time.monotonic() - begun < _WAIT_SECONDS, "the server did not start"
-            time.sleep(0.02)
+        wait_until(lambda: listens(port), _WAIT_SECONDS)
         page = browser.new_page(viewport=_VIEW)
         page.set_default_timeout(1000 * _WAIT_SECONDS)
         process = psutil.Process(server.pid)
@@ -124,11 +114,6 @@ def of_dashboard(browser: Browser, catalog: Path) -> Iterator[tuple[str, Cost]]:
     finally:
         server.kill()
         server.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _cpu(process: psutil.Process) -> float:

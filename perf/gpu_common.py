@@ -21,10 +21,7 @@ from lce_core.store.records import environment
 from lce_core.study.plugin_folders import add_plugin_folders
 
 PLUGINS = Path(__file__).parent / "plugins"
-SHAPES: dict[str, dict[str, int]] = {
-    "Llama-2-7B": {},
-    "tiny": {"layers": 2, "heads": 2, "head_dim": 16, "intermediate_size": 48, "trained": 128},
-}
+SHAPES = {"Llama-2-7B": {}, "tiny": {"tiny": True, "layers": 2}}
 Measurement = tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]]]
 """What a row measures, and the function that returns its figures."""
 
@@ -33,37 +30,21 @@ class SkippedError(Exception):
     """Ends a measurement that this machine cannot make; the message is the reason."""
 
 
-class Rows:
-    """The rows of a section: a JSON line for each measurement, written when it ends.
+def figures(measure: Callable[[], Mapping[str, Any]], deadline: float) -> Mapping[str, Any]:
+    """Return what `measure` returns, or why there are no figures.
 
-    No measurement starts after `seconds`.
+    A measurement that does not fit into memory or time, or that lce refuses, is `skipped`. Any
+    other exception is a defect: the measurement `failed`, and its traceback is printed.
     """
-
-    def __init__(self, path: Path, seconds: float) -> None:
-        self._path = path
-        self.deadline = time.monotonic() + seconds
-        self.failed = False
-
-    def add(self, row: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> None:
-        """Write `row` with the figures that `measure` returns.
-
-        A measurement that does not fit into memory or time, or that lce refuses, gets the reason
-        as `skipped`. Any other exception is a defect: the row gets it as `failed`, its traceback
-        is printed, and the section continues with its next measurement.
-        """
-        found: Mapping[str, Any]
-        try:
-            if time.monotonic() > self.deadline:
-                raise SkippedError("no time left")
-            found = measure()
-        except (SkippedError, LceError, torch.OutOfMemoryError) as reason:
-            found = {"skipped": first_line(reason)}
-        except Exception as error:  # noqa: BLE001 - one defect must not hide other figures
-            traceback.print_exc()
-            self.failed = True
-            found = {"failed": f"{type(error).__name__}: {first_line(error)}"}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**row, **found}) + "\n")
+    try:
+        if time.monotonic() > deadline:
+            raise SkippedError("no time left")
+        return measure()
+    except (SkippedError, LceError, torch.OutOfMemoryError) as reason:
+        return {"skipped": first_line(reason)}
+    except Exception as error:  # noqa: BLE001 - one defect must not hide other figures
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {first_line(error)}"}
 
 
 def section(
@@ -71,18 +52,22 @@ def section(
     measurements: Callable[[Namespace], Iterable[Measurement]],
     **defaults: Any,
 ) -> int:
-    """Make the measurements of a section script; return its exit code, 1 after a defect.
+    """Write a JSON line for each measurement when it ends; return the exit code, 1 after a defect.
 
-    The options that `measurements` receives also have the `deadline` (monotonic) of the section.
+    The options that `measurements` receives also have the `deadline` (monotonic) of the section,
+    after which no measurement starts.
     """
     made = parser(description, shape="Llama-2-7B", seconds=120.0, lengths=(32768,), **defaults)
     made.add_argument("--rows", type=Path, required=True, help="receives rows as JSON lines")
     options = made.parse_args()
-    rows = Rows(options.rows, options.seconds)
-    options.deadline = rows.deadline
+    options.deadline = time.monotonic() + options.seconds
+    failed = False
     for row, measure in measurements(options):
-        rows.add({"model": options.shape, **row}, measure)
-    return int(rows.failed)
+        found = figures(measure, options.deadline)
+        failed |= "failed" in found
+        with options.rows.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"model": options.shape, **row, **found}) + "\n")
+    return int(failed)
 
 
 def first_line(error: Exception) -> str:
@@ -90,7 +75,7 @@ def first_line(error: Exception) -> str:
 
 
 def random_llama(shape: str, **sizes: int) -> LanguageModel:
-    """Return a base model with random weights; `sizes` override sizes of `SHAPES[shape]`."""
+    """Return a base model with random weights; `sizes` override those of `SHAPES[shape]`."""
     add_plugin_folders((PLUGINS,))
     return MODELS.parse({"name": "random_llama", **SHAPES[shape], **sizes}, "perf/gpu")
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from gpu_common import PLUGINS, Measurement, SkippedError, first_line, gib, random_llama, section
-from measuring import random_rows, training_job
+from measuring import random_rows
 
 from lce_core.devices import memory_bytes, reproducible, resolve_device
 from lce_core.methods import METHODS
@@ -33,6 +33,7 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
 from lce_core.training.memory import described, worth_trying
 from lce_core.training.trainer import Trainer
+from tests.support.training_jobs import training_job
 
 COUNTED_STEPS = 2
 """Maximum number of steps of a run that are counted."""
@@ -77,8 +78,8 @@ def steps(options: Namespace, length: int) -> dict[str, Any]:
 
 def compiling(options: Namespace, length: int, compiled: bool) -> dict[str, Any]:
     """Return the figures of a model of few layers, compiled or not."""
-    layers = min(COMPILED_LAYERS, random_llama(options.shape).shape.num_layers)
-    base, device = random_llama(options.shape, layers=layers), resolve_device("auto")
+    base = random_llama(options.shape, layers=COMPILED_LAYERS)
+    device = resolve_device("auto")
     settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
     with random_job(base, options, length) as job:
         return trained(job.model_copy(update=settings), base, device, options.deadline)

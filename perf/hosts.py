@@ -5,8 +5,6 @@ heartbeats. It computes in threads with the scheduling loop of `lce run`; only t
 a step sleeps and commits one file, and scoring a range sleeps. All hosts start together, and the
 measured time ends when the last one finds nothing left to do. Before a row is printed, the script
 checks that each step or range was computed once, and that the cell contains all ranges in order.
-
-    python perf/hosts.py [--out FILE.json]
 """
 
 import itertools
@@ -25,12 +23,10 @@ from measuring import Row, at_most, measure
 
 from flows.runs.scheduling import Scheduler, UnitResult
 from flows.settings import make_execution, study_path
+from lce_core.contracts.benchmark_cases import toy_model
 from lce_core.evaluation import likelihood, long_cell
 from lce_core.evaluation.long_cell import LongCell, assist
 from lce_core.evaluation.windows import Stream, TokenScores, Windows
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.records import environment
 from lce_core.store.steps import make_step
@@ -83,9 +79,7 @@ def ranges(host: str, store: Store, computed: list[int]) -> tuple[list[Unit], Co
         return TokenScores(np.full((1, LENGTH - 1), first, np.float32), np.ones((1, LENGTH), bool))
 
     likelihood.window_scores = sleep
-    base = MODELS.parse({"name": "toy_llama"}, "perf")
-    method = METHODS.parse({"name": "none"}, "perf")
-    model = extend(base.initialise(0).eval(), base, method, target=512)
+    model = toy_model()
     step = make_step("cell", 1, {"number": NUMBER}, "long", {}, {"benchmark": "perplexity"})
     tokens = np.repeat(np.arange(NUMBER, dtype=np.uint32), LENGTH)
     windows = Windows(Stream(tokens), np.arange(NUMBER) * LENGTH, LENGTH)

@@ -6,8 +6,6 @@ families and corrections are part of the measurement. The tables are those of do
 - null studies, in which all methods have the same expected score: share of studies with at least
   one significant difference among all pairs, registered as one entry of `expects` (limit 6 %);
 - power: documents that few studies could decide before, and seeds.
-
-    python perf/inference.py [--studies 200]
 """
 
 from argparse import Namespace
@@ -171,18 +169,6 @@ def frozen_study(scores: Numbers, clusters: Iterable[int] | None = None) -> list
     return [cell(method, 0, own, clusters=clusters) for method, own in enumerate(scores)]
 
 
-def normal_documents(rng: np.random.Generator, number: int) -> list[Cell]:
-    return frozen_study(rng.normal(size=(7, number)))
-
-
-def heavy_tailed(rng: np.random.Generator) -> list[Cell]:
-    return frozen_study(rng.standard_t(3, size=(7, 12)))
-
-
-def right_or_wrong(rng: np.random.Generator) -> list[Cell]:
-    return frozen_study((rng.random((7, 28)) < 0.3).astype(np.float64))
-
-
 def skewed(rng: np.random.Generator, number: int) -> list[Cell]:
     """Draw seven frozen methods whose scores, with the mean 0, are more and less skewed."""
     sigmas = np.linspace(0.2, 1, 7)
@@ -231,11 +217,14 @@ def null_studies() -> Iterator[tuple[str, Draw]]:
     draw = partial(trained_study, deviations=np.full(9, 2.0), runs=runs)
     yield "8 methods on the weights of two runs", draw
     for number in (6, 12, 40):
-        yield f"7 frozen methods, {number} documents", partial(normal_documents, number=number)
+        label = f"7 frozen methods, {number} documents"
+        yield label, lambda rng, size=(7, number): frozen_study(rng.normal(size=size))
     yield "7 frozen methods, 12 documents of 1 to 20 windows", unequal_documents
     yield "7 frozen methods, 4 tasks of 3 prompts", few_prompts_in_tasks
-    yield "7 frozen methods, heavy-tailed (t, 3 df), 12 documents", heavy_tailed
-    yield "7 frozen methods, right or wrong, 28 prompts", right_or_wrong
+    label = "7 frozen methods, heavy-tailed (t, 3 df), 12 documents"
+    yield label, lambda rng: frozen_study(rng.standard_t(3, size=(7, 12)))
+    label = "7 frozen methods, right or wrong, 28 prompts"
+    yield label, lambda rng: frozen_study((rng.random((7, 28)) < 0.3).astype(np.float64))
     for number in (16, 120):
         label = f"7 frozen methods, unequally skewed (lognormal 0.2 to 1), {number} documents"
         yield label, partial(skewed, number=number)

@@ -5,8 +5,6 @@ length (perplexity, RULER's thirteen tasks, LongBench's sixteen, passkey, needle
 with 100 answers. The time includes the comparisons between methods, but not reading a store. A
 query fetches the first row of a view and counts its rows. The script checks the numbers of cells
 and samples, and reads all rows of a view before it times the query.
-
-    python perf/large_catalog.py [--answers 100] [--out FILE.json]
 """
 
 from argparse import Namespace

@@ -4,9 +4,6 @@ The forward pass of Llama-2-7B runs on torch's meta device, whose tensors have s
 with the code paths of a GPU from compute capability 8.0. Every operation that would start work on a
 GPU counts as one launch: views and allocations do not count. Reading a value from the device counts
 as a wait. Counts per layer are the difference between a model of two layers and a model of one.
-
-    python perf/launches.py          # print the tables
-    python perf/launches.py --write  # replace the tables in docs/gpus.md
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,8 @@
-"""The harness of the speed scripts: options, timing, memory, and tables of figures with limits.
+"""The harness of the speed scripts: options, timing, and tables of figures with limits.
+
+docs/performance.md has the command of each figure, and `--help` lists the options of a script.
+Ratios are medians of calls that `compare` times one right after the other in alternating order. CPU
+seconds are more stable than wall seconds on a machine with other load.
 
 It imports torch and lce where it needs them, because perf/gpu.py starts without them.
 """
@@ -12,7 +16,6 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,28 +121,21 @@ def alike(names: Iterable[str], figures: Callable[[str], Row]) -> list[Row]:
     return [{"methods": ", ".join(methods), **dict(row)} for row, methods in rows.items()]
 
 
-def on_page(name: str) -> str:
-    """Return a table of docs/gpus.md, which stands between comments with its name."""
-    return _parts(name)[1].strip()
-
-
 def page_tables(description: str | None, tables: Mapping[str, Callable[[], str]]) -> None:
-    """Print tables of docs/gpus.md; with `--write` on the command line, replace them there."""
+    """Print tables of docs/gpus.md; with `--write` on the command line, replace them there.
+
+    On the page, a table stands between comments with its name.
+    """
     write = parser(description, write=False).parse_args().write
     for name, make in tables.items():
         print(found := make())
         if write:
-            before, _, after = _parts(name)
+            ends = f"(?<=<!-- {name}: start -->)|(?=<!-- {name}: end -->)"
+            before, _, after = re.split(ends, PAGE.read_text(encoding="utf-8"))
             PAGE.write_text(f"{before}\n{found}\n{after}", encoding="utf-8")
 
 
-def _parts(name: str) -> list[str]:
-    """Return the page up to the table's start, the table, and the page from its end."""
-    ends = f"(?<=<!-- {name}: start -->)|(?=<!-- {name}: end -->)"
-    return re.split(ends, PAGE.read_text(encoding="utf-8"))
-
-
-# Time and memory
+# Time and training rows
 
 
 class Timed(NamedTuple):
@@ -184,39 +180,6 @@ def _synchronise() -> None:
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def peak_memory(call: Callable[[], object]) -> float:
-    """Return the peak MiB of torch's allocator during a call, without earlier allocations."""
-    import torch
-
-    # The profiler records every allocation; the resident size of the process is too coarse.
-    with torch.profiler.profile(profile_memory=True) as profile:
-        call()
-    recorded: Any = profile.profiler
-    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
-    ordered = sorted(blocks, key=lambda event: event.start_ns())
-    return max(accumulate(event.nbytes() for event in ordered)) / 2**20
-
-
-# Training runs
-
-
-def training_job(base: Any, folder: Path, length: int, **fields: Any) -> Any:
-    """Return a run from random weights, without a method, on rows of `length` tokens."""
-    from lce_core.training.job import TrainingJob
-
-    common = {
-        "base_model": base.identity(),
-        "method": None,
-        "from_scratch": True,
-        "base_folder": None,
-        **{name: folder / name for name in ("rows", "out", "resume")},
-        "seed": 0,
-        "row_length": length,
-        "target_context": length,
-    }
-    return TrainingJob(**common | fields)
 
 
 def random_rows(folder: Path, number: int, length: int, vocabulary: int) -> None:

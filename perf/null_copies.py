@@ -7,8 +7,6 @@ the effective length. The tiny models of `smoke` answer no prompt, so all method
 probability of a right answer, drawn for each prompt. The copies are studies of one catalog with all
 comparisons, and false findings are counted in its views. Copies at the margin have losses 2 % above
 the base model's, so that "not worse by more than 2 %" should stay undecided.
-
-    python perf/null_copies.py [--copies 200] [--seed 0]
 """
 
 import math
@@ -18,28 +16,29 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
 from large_catalog import score_and_samples
 from measuring import Row, measure, timed
 from numpy.typing import NDArray
 
+from catalog import grouped
 from catalog.build import write_tables
 from catalog.comparisons.lengths import LOST
 from catalog.comparisons.pairs import EXPLORATORY, PRIMARY, SHORT_CONTEXT
-from catalog.comparisons.samples import BASE, Cell, grouped, read_cells
+from catalog.comparisons.samples import BASE, Cell, read_cells
 from catalog.extraction import extract, history
 from catalog.queries import open_catalog
 from lce.api import run
 from lce_core.store.artifacts import Store
+from tests.support.studies import SMOKE, write_study
 
 Numbers = NDArray[np.float64]
-SMOKE = Path(__file__).parents[1] / "flows" / "studies" / "smoke.yaml"
 EXPECTS = [
     {"better": "yarn-tuned", "than": ["none", "self_extend"], "benchmark": "perplexity"},
     {"worse": "none", "than": ["yarn-tuned", "self_extend"], "benchmark": "passkey"},
@@ -99,13 +98,10 @@ def rows(options: Namespace) -> Iterator[Row]:
 def compute(home: Path) -> Path:
     """Run `smoke` with three seeds and expectations in `home`."""
     home.mkdir()
-    study = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
-    evaluation = study["evaluation"] | {"held_out_document_tokens": 1024}
+    evaluation = SMOKE["evaluation"] | {"held_out_document_tokens": 1024}
     changes = {"seeds": [0, 1, 2], "expects": EXPECTS, "evaluation": evaluation}
-    file = home / "study.yaml"
-    file.write_text(yaml.safe_dump({**study, **changes}))
     with redirect_stdout(sys.stderr):
-        run(file, home=home)
+        run(write_study(home, SMOKE, **changes), home=home)
     return home
 
 
@@ -167,13 +163,13 @@ def drawn(
     deviations = {cell.checkpoint: kind.ratio * rng.normal() for cell in cells}
     losses = [cell for cell in cells if cell.unit == "perplexity"]
     means = {
-        own[0].eval_length: float(np.mean([cell.scored.scores.mean() for cell in own]))
-        for own in grouped(losses, lambda c: c.eval_length)
+        length: float(np.mean([cell.scored.scores.mean() for cell in own]))
+        for length, own in grouped(losses, attrgetter("eval_length")).items()
     }
-    for of_length in grouped(cells, lambda c: (c.benchmark, c.task, c.eval_length)):
+    for of_length in grouped(cells, attrgetter("benchmark", "task", "eval_length")).values():
         first, documents = of_length[0], None
         trained = first.trained_context or 0
-        for of_seed in grouped(of_length, lambda c: c.seed):
+        for of_seed in grouped(of_length, attrgetter("seed")).values():
             scores = np.stack([cell.scored.scores for cell in of_seed])
             names = of_seed[0].clusters()
             places = np.array([names.index(name) for name in names])

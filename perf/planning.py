@@ -3,28 +3,23 @@
 The study is the toy study with so many seeds that it has about --cells cells. Commands run on an
 empty store, and on one with artifacts of every second seed, each with a record and a file of one
 byte. With --many, `lce plan` is also timed for that many cells on an empty store.
-
-    python perf/planning.py [--cells 10800] [--many 100000] [--out FILE.json]
 """
 
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import yaml
 from measuring import Row, at_most, measure
 from study import LCE, run
 
-from flows.settings import STUDIES
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
-
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
-del TOY["expects"]  # not needed for planning
+from tests.support.free_steps import write_file
+from tests.support.toy_study import TOY
 
 
 def rows(options: Namespace) -> Iterator[Row]:
@@ -39,7 +34,7 @@ def rows(options: Namespace) -> Iterator[Row]:
     done = {p for p, step in plan.steps.items() if step.axes.get("seed", 0) % 2 == 0}
     with mock.patch("os.fsync"):  # thousands of artifacts, which need not survive a crash
         for fingerprint in done:
-            store.ensure(plan.steps[fingerprint], one_byte, {})
+            store.ensure(plan.steps[fingerprint], write_file, {})
     states = inspect(plan, Store(home), {})
     assert {p for p, state in states.items() if state.state == "done"} == done
     for name in ("plan", "status"):
@@ -66,11 +61,6 @@ def command(name: str, home: Path, seeds: int, what: str, max_seconds: float = 1
     time = {"wall s": wall, "limit": at_most(wall, max_seconds), "CPU s": cpu}
     memory = {"MB": megabytes, "limit, MB": at_most(megabytes, 500)}
     return {"command": f"`lce {name}`, {what}", **time, **memory}
-
-
-def one_byte(attempt: Attempt) -> dict[str, Any]:
-    (attempt.out / "a").write_text("a", encoding="utf-8")
-    return {}
 
 
 if __name__ == "__main__":

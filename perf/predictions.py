@@ -14,9 +14,6 @@ parts, each the work of a part divided by a rate (`Rates`):
 - states: bytes of gradient sums per row and of the update per step, for each parameter;
 - gathers: weights twice and fp32 gradients once per row. The sum leaves them out, because they run
   beside the products; they cost time only where they take longer.
-
-    python perf/predictions.py          # print the tables
-    python perf/predictions.py --write  # replace the tables in docs/gpus.md
 """
 
 from dataclasses import dataclass
@@ -26,7 +23,7 @@ from unittest import mock
 import torch
 from launches import WINDOW as ROW
 from launches import Operations, plugin
-from measuring import Row, alike, markdown, page_tables, training_job
+from measuring import Row, alike, markdown, page_tables
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, masking_utils
 
@@ -38,6 +35,7 @@ from lce_core.training import recomputation
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
 from lce_core.training.memory import need, worth_trying
+from tests.support.training_jobs import training_job
 
 BASE: LanguageModel = MODELS.load("llama2_7b")()
 ROWS_PER_STEP = 256

@@ -1,10 +1,8 @@
 """Measure the time to build a benchmark's prompts, and to read them from the store's cache.
 
 Prompts are built once and read several times (the median counts), with the toy model's tokenizer,
-which has a token for every byte. The script checks that read prompts equal built ones. A benchmark
-whose data set has no --data-folder is skipped.
-
-    python perf/prompts.py [--data-folder NAME=FOLDER ...] [--length TOKENS] [--samples N]
+which has a token for every byte. A benchmark whose data set has no folder in
+`--data-folder NAME=FOLDER ...` is skipped.
 """
 
 import statistics
@@ -12,20 +10,16 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from measuring import Row, Timed, measure, timed
 
-from lce_core.benchmarks import BENCHMARKS, CellRequest
 from lce_core.benchmarks._prompted import cache as prompt_cache
 from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.errors import UnavailableError
-from lce_core.models import MODELS
-
-BASE = MODELS.parse({"name": "toy_llama"}, "perf")
+from tests.support.cells import benchmark, request
+from tests.support.stored_prompts import same
 
 
 def rows(options: Namespace) -> Iterator[Row]:
@@ -48,16 +42,12 @@ def rows(options: Namespace) -> Iterator[Row]:
 
 
 def figures(options: Namespace, name: str, task: str, parameters: dict[str, Any]) -> Row:
-    benchmark: Any = BENCHMARKS.parse({"name": name, **parameters}, "perf")
+    asked: Any = benchmark(name, **parameters)
     folders = dict(entry.split("=", 1) for entry in options.data_folder)
-    request = CellRequest(
-        model=None,  # type: ignore[arg-type]
-        tokenizer=BASE.tokenizer(None),
-        base_model=BASE,
-        held_out=None,  # type: ignore[arg-type]
+    cell = request(
+        asked,
+        options.length,
         task=task,
-        eval_length=options.length,
-        seed=0,
         data_folders={name: Path(path) for name, path in folders.items()},
         prompt_folder=Path(tempfile.mkdtemp(dir=options.folder)),
     )
@@ -65,14 +55,11 @@ def figures(options: Namespace, name: str, task: str, parameters: dict[str, Any]
     def prompts() -> Timed:
         # Without prompts cached in memory.
         prompt_cache.CACHE = PromptCache(max_tokens=0, dear_seconds=0)
-        return timed(lambda: benchmark.prompts(request))
+        return timed(lambda: asked.prompts(cell))
 
     built, *reads = [prompts() for _ in range(1 + options.reads)]
-    assert any(request.prompt_folder.iterdir()), "no prompts in the cache"
-    for read in reads:
-        for one, other in zip(built.result, read.result, strict=True):
-            assert np.array_equal(one.ids, other.ids)
-            assert replace(one, ids=other.ids).__dict__ == other.__dict__
+    assert any(cell.prompt_folder.iterdir()), "no prompts in the cache"
+    assert all(same(built.result, read.result) for read in reads)
     seconds = statistics.median(read.wall for read in reads)
     return {"built, s": built.wall, "read, s": seconds, "ratio": built.wall / seconds}
 

@@ -5,8 +5,6 @@ per cell. The script times `lce run`; the same command again, which must compute
 rebuild catalog`, which must not change the catalog's digest; and `lce report`. For comparison it
 runs a naive flow twice: one Prefect task per cell, with persisted results and caching by inputs.
 The naive flow has fewer cells, so its rerun is compared per cell.
-
-    python perf/scale.py [--cells 10000] [--naive 1000] [--out FILE.json]
 """
 
 import json
@@ -16,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from measuring import Row, at_least, measure
-from study import LCE, computed, row, run, run_twice
+from study import LCE, row, run, run_twice
 
 from catalog.queries import run_query
 from flows.servers.temporary_server import client_settings, temporary_server
 from tests.support.digests import catalog_digest
+from tests.support.studies import SMOKE, computed, write_study
 
 PLUGINS = Path(__file__).resolve().parent / "plugins"
 METHODS = ("none", "pi", "ntk_aware", "dynamic_ntk_aware", "yarn")
@@ -51,10 +49,10 @@ print(json.dumps([time.perf_counter() - begun, value]))
 
 
 def rows(options: Namespace) -> Iterator[Row]:
-    home, file = options.folder / "home", options.folder / "scale.yaml"
+    home = options.folder / "home"
     lengths = max(1, round(options.cells / len(METHODS) / NUM_TASKS))
-    file.write_text(yaml.safe_dump(study(lengths)), encoding="utf-8")
-    first, again = run_twice([str(file), "--plugins", str(PLUGINS), "--slots", "2"], home)
+    file = write_study(options.folder, SMOKE, **changes(lengths))
+    first, again = run_twice([file, "--plugins", str(PLUGINS), "--slots", "2"], home)
     catalog = home / "catalog.duckdb"
     digest = catalog_digest(catalog)
     ((cells, answers),) = run_query(
@@ -82,19 +80,12 @@ def rows(options: Namespace) -> Iterator[Row]:
     yield {"what": what, "measured": ratio, "limit": at_least(ratio, 20.0)}
 
 
-def study(lengths: int) -> dict[str, Any]:
-    """Return the study with a hundred tasks at `lengths` lengths for each method."""
+def changes(lengths: int) -> dict[str, Any]:
+    """Return what turns `smoke` into a study with a hundred tasks at `lengths` lengths a method."""
     return {
         "study": "scale",
-        "hypothesis": "A study costs what its work costs.",
-        "target_context": 256,
-        "train_tokens": 8192,
-        "corpus": {"name": "local_text"},
         "base_models": [{"name": "toy_llama", "steps": 1}],
         "methods": [{"name": name} for name in METHODS],
-        "training": {"learning_rate": 5.0e-4, "tokens_per_step": 2048, "warmup_steps": 1},
-        "upsampling": {"long_document_tokens": 256},
-        "evaluation": {"held_out_tokens": 16384},
         "benchmarks": [
             {
                 "name": "coins",
@@ -104,7 +95,6 @@ def study(lengths: int) -> dict[str, Any]:
                 "num_samples": NUM_SAMPLES,
             }
         ],
-        "seeds": [0],
     }
 
 

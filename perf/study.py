@@ -2,13 +2,10 @@
 
 The script runs `lce run toy` in an empty store and again, and checks that the second run computed
 nothing and did not change the catalog. Times are wall seconds of whole commands; quick commands run
-five times, and the median counts. The script takes about as long as the study.
-
-    python perf/study.py [--out FILE.json]
+five times, and the median counts.
 """
 
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -22,6 +19,7 @@ from typing import NamedTuple
 from measuring import Row, at_most, measure
 
 from tests.support.digests import catalog_digest
+from tests.support.studies import computed
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SQL = "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"
@@ -81,13 +79,6 @@ def run(command: list[str], home: Path, **variables: str) -> Ran:
         errors.seek(0)
         assert process.returncode == 0, errors.read()[-2000:]
     return Ran(wall, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024, output)
-
-
-def computed(output: str) -> int:
-    """Return the number of steps that a run reports as computed."""
-    found = re.search(r"([\d,]+) steps computed", output)
-    assert found, output
-    return int(found[1].replace(",", ""))
 
 
 if __name__ == "__main__":

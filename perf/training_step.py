@@ -1,42 +1,35 @@
 """Measure the overhead of training steps, as ratios: of the loss, and of the training loop.
 
 Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward,
-with the sizes of a Llama head. The script checks that loss and gradients are equal, then times both
-in alternating order, and prints the median ratio of CPU time. Memory is the peak of torch's
-allocator during one call, with gradients and logits.
+with the sizes of a Llama head and equal losses and gradients. Memory has gradients and logits.
 
 Loop: steps of `lce_core.training.trainer` against a plain torch loop over the same rows, without
-log, checks or resume points. The script checks that both have the same losses, and compares the
-medians of their steps.
-
-    python perf/training_step.py [--out FILE.json]
+log, checks or resume points, with equal losses.
 """
 
 import statistics
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from measuring import Row, at_most, compare, measure, peak_memory, random_rows, training_job
+from measuring import Row, at_most, compare, measure, random_rows
 from torch.nn import functional
 
 from lce_core.data.packing import PackedRows
 from lce_core.devices import reproducible
 from lce_core.evaluation.cross_entropy import Head, linear_cross_entropy
-from lce_core.models import MODELS
-from lce_core.recipe import Training
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
+from tests.support.torch_memory import peak_bytes
+from tests.support.training_jobs import BASE, job_maker
 
-BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 ROW_TOKENS, ROWS_PER_STEP = 128, 16
 """Row length in tokens and rows per step, as in the training of the toy base model."""
 WARM_UP = 5
@@ -53,7 +46,7 @@ def rows(options: Namespace) -> Iterator[Row]:
         return {"what": what, "against": against, "ratio": ratio, "limit": at_most(ratio, limit)}
 
     blocks, whole = "the loss, in blocks of tokens", "whole logits"
-    yield row(f"memory of {blocks}", whole, peak_memory(ours) / peak_memory(theirs), 0.2)
+    yield row(f"memory of {blocks}", whole, peak_bytes(ours) / peak_bytes(theirs), 0.2)
     yield row(f"CPU time of {blocks}", whole, compare(ours, theirs, options.repeats).cpu, 1.15)
     ratio = loop_ratio(options)
     yield row("a training step of the toy base model", "a bare loop", ratio, 1.05)
@@ -87,9 +80,15 @@ def losses(options: Namespace) -> tuple[Passes, Passes]:
 def loop_ratio(options: Namespace) -> float:
     """Return the step time of the trainer / of a plain torch loop, with equal losses."""
     random_rows(options.folder, 4 * options.steps, ROW_TOKENS, vocabulary=256)
-    runs = compare(
-        lambda: trainer(toy_job(options)), lambda: bare(toy_job(options)), options.repeats
+    new_job = partial(
+        job_maker(options.folder, options.folder),
+        {"tokens_per_step": ROW_TOKENS * ROWS_PER_STEP},
+        num_steps=options.steps,
+        row_length=ROW_TOKENS,
+        target_context=ROW_TOKENS,
+        threads=options.threads,
     )
+    runs = compare(lambda: trainer(new_job()), lambda: bare(new_job()), options.repeats)
     ratios = []
     for ours, theirs in zip(runs.first, runs.second, strict=True):
         (found, mine), (expected, bares) = ours.result, theirs.result
@@ -130,24 +129,6 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
             seconds.append(time.monotonic() - begun)
             found.append(float(loss.detach()))
     return found, seconds
-
-
-def toy_job(options: Namespace) -> TrainingJob:
-    """Return a run with the toy base model's own training settings, for `--steps` steps."""
-    folder = Path(tempfile.mkdtemp(dir=options.folder))
-    (folder / "out").mkdir()
-    return training_job(
-        BASE,
-        folder,
-        ROW_TOKENS,
-        rows=options.folder,
-        training=Training(
-            learning_rate=1e-3, tokens_per_step=ROW_TOKENS * ROWS_PER_STEP, warmup_steps=5
-        ),
-        num_steps=options.steps,
-        device="cpu",
-        threads=options.threads,
-    )
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 torch.compile's scheduler reports kernels and bytes. The kernels are those of the CPU; a GPU gets
 the same graph. The ratio is CPU time of the compiled update / the uncompiled update. Needs a
 compiler of C++.
-
-    python perf/updates.py
 """
 
 import logging

@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -119,25 +120,30 @@ def first_part(text: str) -> str:
     return text.partition(",")[0]
 
 
-def test_a_measurement_that_fails_hides_no_other_and_fails_the_section(tmp_path, capsys):
-    from gpu_common import Rows, SkippedError
+def test_a_measurement_that_fails_hides_no_other_and_fails_the_section(
+    tmp_path, capsys, monkeypatch
+):
+    from gpu_common import SkippedError, section
 
-    rows = Rows(tmp_path / "rows", 1000)
-    rows.add({"number": 1}, Mock(side_effect=SkippedError("no such kernel")))
-    rows.add({"number": 2}, Mock(side_effect=torch.OutOfMemoryError("too large\nin detail")))
-    assert not rows.failed
-    rows.add({"number": 3}, Mock(side_effect=RuntimeError("defect")))
-    rows.add({"number": 4}, lambda: {"figure": 5})
-    rows.deadline = 0
-    rows.add({"number": 5}, lambda: {"figure": 6})
-    assert rows.failed
+    def measurements(options: argparse.Namespace) -> Iterator[Any]:
+        yield {"number": 1}, Mock(side_effect=SkippedError("no such kernel"))
+        yield {"number": 2}, Mock(side_effect=torch.OutOfMemoryError("too large\nin detail"))
+        yield {"number": 3}, Mock(side_effect=RuntimeError("defect"))
+        yield {"number": 4}, lambda: {"figure": 5}
+        options.deadline = 0.0
+        yield {"number": 5}, lambda: {"figure": 6}
+
+    rows = tmp_path / "rows"
+    monkeypatch.setattr(sys, "argv", ["section", "--rows", str(rows)])
+    assert section("", measurements) == 1
     assert "RuntimeError: defect" in capsys.readouterr().err
-    assert [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()] == [
-        {"number": 1, "skipped": "no such kernel"},
-        {"number": 2, "skipped": "too large"},
-        {"number": 3, "failed": "RuntimeError: defect"},
-        {"number": 4, "figure": 5},
-        {"number": 5, "skipped": "no time left"},
+    model = {"model": "Llama-2-7B"}
+    assert [json.loads(line) for line in rows.read_text().splitlines()] == [
+        {**model, "number": 1, "skipped": "no such kernel"},
+        {**model, "number": 2, "skipped": "too large"},
+        {**model, "number": 3, "failed": "RuntimeError: defect"},
+        {**model, "number": 4, "figure": 5},
+        {**model, "number": 5, "skipped": "no time left"},
     ]
 
 

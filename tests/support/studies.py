@@ -132,9 +132,9 @@ def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -
 
 
 def computed(output: str) -> int:
-    found = re.search(r"(\d+) steps computed", output)
+    found = re.search(r"([\d,]+) steps computed", output)
     assert found, output
-    return int(found[1])
+    return int(found[1].replace(",", ""))
 
 
 def scores(home: Path) -> list[tuple[Any, ...]]:

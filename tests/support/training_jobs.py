@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.data.packing import pack_rows
 from lce_core.extension.learned import LEARNED
-from lce_core.models import MODELS
+from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Training, Upsampling
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
@@ -61,6 +61,21 @@ def packed_rows(
     return out
 
 
+def training_job(base: LanguageModel, folder: Path, length: int, **fields: Any) -> TrainingJob:
+    """Return a run from random weights, without a method, on rows of `length` tokens."""
+    common = {
+        "base_model": base.identity(),
+        "method": None,
+        "from_scratch": True,
+        "base_folder": None,
+        **{name: folder / name for name in ("rows", "out", "resume")},
+        "seed": 0,
+        "row_length": length,
+        "target_context": length,
+    }
+    return TrainingJob(**common | fields)
+
+
 def job_maker(rows: Path, folder: Path) -> Any:
     """A function of training settings and job fields that gives jobs with folders of their own."""
     numbers = count()
@@ -76,21 +91,14 @@ def job_maker(rows: Path, folder: Path) -> Any:
             "weight_decay": 0.1,
         }
         fields: dict[str, Any] = {
-            "base_model": BASE.identity(),
-            "method": None,
             "training": Training(**(settings | (training or {}))),
-            "from_scratch": True,
-            "base_folder": None,
             "rows": rows,
-            "seed": 0,
             "num_steps": 6,
-            "row_length": ROW_LENGTH,
-            "target_context": ROW_LENGTH,
             "out": out,
             "resume": folder / f"resume-{out.name}",
             "device": "cpu",
         }
-        return TrainingJob(**(fields | changes))
+        return training_job(BASE, folder, ROW_LENGTH, **fields | changes)
 
     return make
 

@@ -1,21 +1,22 @@
-"""A Llama of any depth and width with random weights; by default Llama-2-7B's.
+"""Llama-2-7B with random weights and any number of layers, or a tiny model of its kind.
 
 It costs as much time and memory as a trained model of the same shape. Weights are drawn on the GPU
 if there is one, because a CPU takes minutes to draw seven billion.
 
-Source: own; the shape's numbers from arXiv:2307.09288, section 2.2 and table 1.
+Source: own; sizes of `llama2_7b`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from lce_core.devices import resolve_device
-from lce_core.evidence import calls
 from lce_core.models import ModelShape
-from lce_core.models._stock import Llama, StockModel
+from lce_core.models._checkpoints import Llama27B
+from lce_core.models._stock import Llama
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
@@ -24,43 +25,23 @@ if TYPE_CHECKING:
 
 VERSION = 1
 SOURCE = Source(paper="own", place="docs/training.md", reference="own")
-EVIDENCE = (
-    calls(
-        StockModel.num_parameters,
-        6_738_415_616,
-        "number of parameters of Llama-2-7B, from the size of the files on the hub",
-        parameters={},
-    ),
-)
+EVIDENCE = Llama27B.evidence
 
 
 class RandomLlama(Llama):
-    """A Llama without grouped heads, with a vocabulary of 32,000 and random weights.
-
-    It has no end-of-text token, so that all answers have the same length.
-    """
+    """A Llama without an end-of-text token, so that all answers have the same length."""
 
     layers: int = Field(default=32, gt=0)
-    heads: int = Field(default=32, gt=0)
-    head_dim: int = Field(default=128, gt=0)
-    intermediate_size: int = Field(default=11008, gt=0)
-    trained: int = Field(default=4096, gt=0)
-    """Trained context in tokens."""
+    tiny: bool = False
 
     @property
     def geometry(self) -> RopeGeometry:  # type: ignore[override]
-        return RopeGeometry(
-            self.head_dim, self.head_dim, self.heads, self.heads, 10000.0, self.trained
-        )
+        return RopeGeometry(16, 16, 2, 2, 1e4, 128) if self.tiny else Llama27B.geometry
 
     @property
     def shape(self) -> ModelShape:  # type: ignore[override]
-        return ModelShape(
-            num_layers=self.layers,
-            hidden_size=self.heads * self.head_dim,
-            intermediate_size=self.intermediate_size,
-            vocab_size=32000,
-        )
+        widths = {"hidden_size": 32, "intermediate_size": 48} if self.tiny else {}
+        return replace(Llama27B.shape, num_layers=self.layers, **widths)
 
     def initialise(self, seed: int, dtype: Any = None) -> PreTrainedModel:
         """Return the model with random weights (fp32 by default), on the GPU if there is one."""

@@ -22,6 +22,7 @@ from lce_core.training import recomputation
 from lce_core.training.assembly import LossModel
 from lce_core.training.job import TrainingJob
 from lce_core.training.memory import USABLE_FRACTION, estimate
+from tests.support.training_jobs import training_job
 
 LLAMA = type(MODELS.load("llama2_7b")())
 PHI = type(MODELS.load("phi2")())
@@ -39,19 +40,12 @@ def _job(
     tokens: int, states: str, kept: str, *, precision: str = "bf16", **changes: Any
 ) -> TrainingJob:
     training = {"learning_rate": 1e-5, "tokens_per_step": tokens, "precision": precision}
-    return TrainingJob(
-        base_model={},
-        method=None,
+    return training_job(
+        LLAMA(),
+        Path(),
+        tokens,
         training=Training(**training, state_precision=states),  # type: ignore[arg-type]
-        from_scratch=True,
-        base_folder=None,
-        rows=Path("rows"),
-        seed=0,
         num_steps=1,
-        row_length=tokens,
-        target_context=tokens,
-        out=Path("out"),
-        resume=Path("resume"),
         gradient_checkpointing=kept,
         **changes,
     )
