@@ -54,7 +54,7 @@ def study_keys() -> str:
         [
             "# Keys of a study file",
             "",
-            "Generated from `lce_core/study/spec.py`, `lce_core/recipe.py` and"
+            "Generated from `lce_core/study/{spec,expectation,tuning}.py`, `lce_core/recipe.py` and"
             " `lce_core/execution.py`.",
             *_section("A study", StudySpec),
             *_section("An entry of `methods`", MethodEntry, "method", entry),
