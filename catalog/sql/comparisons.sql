@@ -239,10 +239,11 @@ ORDER BY study, version;
 COMMENT ON VIEW registrations IS
     'Versions of a study''s hypothesis and expectations (`expects`). A run registers each new version before it computes anything.';
 
--- What an expectation says, without its words and its place in the order.
+-- What an expectation says, without its words and its place in the order. A comparison that every
+-- study makes is none that an entry of `expects` makes.
 CREATE MACRO compared.identity(e) AS row(
     e.study, e.base_model, e.benchmark, e.eval_length, e.metric, e.method, e.frozen, e.other_method,
-    e.other_frozen, e.expected, e.margin, e.among
+    e.other_frozen, e.expected, e.margin, e.among, e.entry IS NULL
 );
 
 CREATE VIEW expectations AS

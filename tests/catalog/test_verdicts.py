@@ -112,6 +112,28 @@ def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
         assert found == whole
         withdrawn = ask(path, "SELECT text FROM expectations WHERE withdrawn_after = 1620")
         assert withdrawn == [{"text": "yarn beats ntk_aware"}]
+    # That the comparisons which every study makes have the same one now changes nothing.
+    strict = entry(0, "yarn", "ntk_aware", expected="not worse", margin=0.001, text="strict")
+    default, rest = strict | {"entry": None, "text": "default"}, entry(1, "pi", "none")
+    first = outcomes(written(tmp_path / "first.duckdb", texts(GAINS), expects=[strict, rest]))
+    path = written(
+        tmp_path / "left.duckdb", texts(GAINS), expects=[entry(0, "pi", "none"), default],
+        registered=registrations((0, [strict, rest]), (1620, [entry(0, "pi", "none"), default])),
+    )  # fmt: skip
+    assert {text: one for text, one in outcomes(path).items() if text != "default"} == first
+    # Nor does it become the first entry when an author names it after the results.
+    path = written(
+        tmp_path / "late.duckdb", texts(GAINS), expects=[strict, rest],
+        registered=registrations((0, [default, rest | {"entry": 0}]), (1620, [strict, rest])),
+    )  # fmt: skip
+    late, tested, was = ask(
+        path, "SELECT text, family, is_registered, blocked_by FROM expectations"
+    )
+    assert (late["text"], late["family"], late["is_registered"]) == (
+        "strict", "short context", False,
+    )  # fmt: skip
+    assert (tested["family"], tested["blocked_by"]) == ("primary", None)
+    assert (was["text"], was["is_registered"]) == ("default", True)
     # It is listed once, though it was registered with and without looks.
     versions = registrations((0, before), (0, before), (1620, before[1:]))
     registered = [row | {"looks": [1, 2] if row["version"] > 1 else None} for row in versions]
