@@ -92,8 +92,9 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
     found = rows_of(connection, study, queries)
     trained = {row["base_model"]: row["trained_context"] for row in found["studies"]}
 
-    def place(row: Row) -> tuple[str, bool, int]:
-        return row["base_model"], row["withdrawn_after"] is not None, row["entry"]
+    def place(row: Row) -> tuple[str, bool, int, bool]:
+        is_withdrawn, is_late = row["withdrawn_after"] is not None, not row["is_registered"]
+        return row["base_model"], is_withdrawn, row["entry"], is_late
 
     return [
         Expectation(
@@ -103,12 +104,12 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
             tuple(Comparison(row["outcome"], _finding(row, trained[base_model])) for row in own),
             tuple(dict.fromkeys(row["benchmark"] for row in own)),
             own[0]["claim"],
-            all(row["is_registered"] for row in own),
+            not is_late,
             max(row["results_before"] or 0 for row in own),
             own[0]["withdrawn_after"],
             next((row["blocked_by"] + 1 for row in own if row["blocked_by"] is not None), None),
         )
-        for (base_model, _, entry), own in grouped(
+        for (base_model, _, entry, is_late), own in grouped(
             sorted(found["expectations"], key=place), place
         ).items()
     ]

@@ -324,20 +324,31 @@ def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
             ("expectation withdrawn", before, after),
             ("expectation added", after, before),
         ):
-            texts = {one["text"] for one in new["expects"]}
-            yield from (
-                (after, f"{words}: {text}")
-                for text in dict.fromkeys(
-                    one["text"] for one in old["expects"] if one["entry"] is not None
-                )
-                if text not in texts
+            kept = {key_of(one): one["text"] for one in _of_entries(new)}
+            changes = (
+                # If comparisons with the same text are kept, the length says which one is meant.
+                f"{words}: {one['text']}"
+                + (f" at {one['eval_length']:,} tokens" if one["text"] in kept.values() else "")
+                for one in _of_entries(old)
+                if key_of(one) not in kept
             )
+            yield from ((after, change) for change in dict.fromkeys(changes))
         if not (old_design := before.get("design")) or not (new_design := after.get("design")):
             continue
         for part, is_now in new_design.items():
             was = old_design.get(part, is_now)
             yield from ((after, f"{part} {one} dropped") for one in was if one not in is_now)
             yield from ((after, f"{part} {one} added") for one in is_now if one not in was)
+
+
+def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return all that identifies a comparison among those of a study's entries."""
+    among = comparison.get("among") or ()
+    return *(comparison.get(name) for name in (*Tested.model_fields, "metric")), *among
+
+
+def _of_entries(version: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one for one in version["expects"] if one["entry"] is not None]
 
 
 def registrations(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lce_core.store.study_folders import Tested
+from lce_core.store.study_folders import key_of as key_of
 from lce_core.study.plan import PlannedCell, StudyPlan
 
 SETTLED = ("confirmed", "contradicted", "on one training run")
@@ -18,10 +18,6 @@ Variant = tuple[str, str, bool]
 """Base model, label of the method, and True if it is frozen."""
 Looks = Iterable[Mapping[str, Any]]
 """Recorded looks (`StudyFolders.looks`)."""
-
-
-def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(comparison.get(name) for name in (*Tested.model_fields, "metric"))
 
 
 def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -127,10 +127,17 @@ def test_changes_after_a_result_are_named_and_those_before_are_not(tmp_path):
     register(tmp_path, PLAN | {"expects": [COMPARISON], "design": design}, {})
     register(tmp_path, PLAN | {"expects": [COMPARISON], "design": design}, {"a"})
     register(tmp_path, PLAN | {"expects": [], "design": changed}, {"a", "b"})
+    # Words and place do not count, and a length in the words would be that of the author's `says`.
+    longer = [COMPARISON, COMPARISON | {"eval_length": 4096}]
+    moved = [{**longer[1], "entry": 1, "weight": 1.0}, COMPARISON | {"entry": None}]
+    for expects in (longer, moved):
+        register(tmp_path, PLAN | {"expects": expects, "design": changed}, {"a", "b"})
     found = registrations(tmp_path)
-    assert len(found) == 3
+    assert len(found) == 5
     assert [(version["results_before"], change) for version, change in amendments(found)] == [
         (2, "expectation withdrawn: YaRN is better."),
         (2, "method pi added"),
         (2, "seed 2 dropped"),
+        (2, "expectation added: YaRN is better."),
+        (2, "expectation withdrawn: YaRN is better. at 512 tokens"),
     ]
