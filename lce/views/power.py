@@ -24,6 +24,7 @@ from lce_core.hub import is_address
 from lce_core.models import LanguageModel
 from lce_core.statistics.designs import Design
 from lce_core.statistics.power import ALPHA, UNRELATED, look_levels
+from lce_core.study.expectation import Expectation
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.spec import StudySpec
 from lce_core.study.variants import CONTROL
@@ -150,7 +151,7 @@ def comparisons(plan: StudyPlan, folders: Folders = MappingProxyType({})) -> lis
             continue
         benchmarks = {task: entries[where[1], task, where[2], *methods[0]] for task in tasks}
         benchmark = benchmarks[tasks[0]]
-        level = last_level * one.get("weight", 1.0)
+        level = last_level * (one.get("weight", 1.0) or _passed_on(study.expects, one))
         is_ranking = one["expected"] == "predicts"
         is_share = not is_ranking and not one.get("metric") and benchmark.unit == "accuracy"
         steps = [cell.step or cell.expected for it in own for cell in it.values()]
@@ -182,6 +183,12 @@ def comparisons(plan: StudyPlan, folders: Folders = MappingProxyType({})) -> lis
     return found
 
 
+def _passed_on(expects: Sequence[Expectation], one: Mapping[str, Any]) -> float:
+    """Return the share with which an entry of weight 0 is tested if all before it are decided."""
+    before = (it for it in expects[: one["entry"]] if it.base_model in (None, one["base_model"]))
+    return sum(it.weight or 0.0 for it in before)
+
+
 def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> list[dict[str, Any]]:
     return [
         {
@@ -204,7 +211,8 @@ def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> li
 def lines(found: Sequence[Comparison], num_seeds: int, options: Options) -> Iterator[str]:
     heading = (
         "Expectations. Each is tested if all before it are decided, at 0.05 (with `looks`, at the"
-        " level of the last one; times its weight) divided by its number of comparisons."
+        " level of the last one; times its weight or, if this is 0, the weights before it) divided"
+        " by its number of comparisons."
         if any(one.entry is not None for one in found)
         else "No `expects`: each method is compared with the base model at 0.05. The report"
         " corrects for all comparisons, and finds fewer differences."

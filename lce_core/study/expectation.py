@@ -109,6 +109,13 @@ class Expectation(Section):
                 "among", ", ".join(self.among), "no `among` except in entries with `predicts`",
                 f"remove it, or name the methods in `{others}`",
             )  # fmt: skip
+        for key in ("than", "to", "among", "lengths"):
+            listed = getattr(self, key) or ()
+            if len(set(listed)) < len(listed):
+                raise SpecError(
+                    key, ", ".join(map(str, listed)), "each once, because it is compared once",
+                    "remove what is repeated",
+                )  # fmt: skip
         if self.subject in self.others:
             raise SpecError(
                 others,
@@ -256,8 +263,8 @@ def comparisons(
                 yield found
 
 
-def check_weights(expects: Sequence[Expectation]) -> None:
-    """Refuse weights unless all entries have one and they add up to 1."""
+def check_weights(expects: Sequence[Expectation], base_models: Sequence[str]) -> None:
+    """Refuse weights unless all entries have one, they add up to 1, and each model has a first."""
     tested = [one for one in expects if not one.predicts]
     weights = [one.weight for one in tested if one.weight is not None]
     without = next((n for n, one in enumerate(expects) if one.predicts and one.weight), None)
@@ -268,12 +275,14 @@ def check_weights(expects: Sequence[Expectation]) -> None:
             "a weight for every entry without `predicts`, with the sum 1, or no weight",
             "add or correct the weights, or remove all for tests in the order of the entries",
         )
-    if weights and not weights[0]:
-        raise SpecError(
-            "expects", "the weight 0 for the first tested entry",
-            "a positive one, because no earlier entry passes its share on to this one",
-            "give it a share, or place it after another entry",
-        )  # fmt: skip
+    for model in base_models if weights else ():
+        own = [one for one in tested if one.base_model in (None, model)]
+        if own and not own[0].weight:
+            raise SpecError(
+                "expects", f"the weight 0 for the first tested entry of {model}",
+                "a positive one, because no earlier entry passes its share on to this one",
+                "give it a share, or place it after another entry of this base model",
+            )  # fmt: skip
     if without is not None:
         raise SpecError(
             f"expects[{without}].weight", expects[without].weight,

@@ -574,7 +574,7 @@ class StudySpec(BaseModel):
 
     def _testable(self) -> None:
         check_margins(self.short_context_margins)
-        check_weights(self.expects)
+        check_weights(self.expects, [base.known_as for base in self.base_models])
         if any(itertools.islice(self.comparisons(), MAX_COMPARISONS, None)):
             raise SpecError(
                 "expects",

@@ -247,6 +247,18 @@ def test_the_last_of_several_looks_has_its_part_of_the_level(tmp_path):
     assert passkey["probability"] < mcnemar_power(120, 0.2, alpha=0.05)
 
 
+def test_an_entry_without_a_share_of_its_own_has_that_of_the_entries_before_it(tmp_path):
+    expects = [
+        {"better": "yarn", "than": [other], "benchmark": "passkey", "weight": weight}
+        for other, weight in (("none", 1.0), ("pi", 0.0))
+    ]
+    plan = planned(
+        tmp_path, {"name": "passkey", "lengths": [4096], "num_samples": 40}, expects=expects
+    )
+    assert [one["alpha"] for one in told(plan)] == [0.05, 0.05]
+    assert [*lines(plan, priced(plan), Options(), comparisons(plan))]
+
+
 def test_documents_of_the_corpus_limit_what_windows_seem_to_give(tmp_path, monkeypatch):
     """Seven held-out documents of 9,000 to 15,000 bytes, of which windows start in five."""
     entry = {"name": "perplexity", "profile": "fast", "domains": ["prose"], "max_tokens": 16384}

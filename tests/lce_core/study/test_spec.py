@@ -44,6 +44,7 @@ NOT_WORSE: dict[str, Any] = {"better": None, "not_worse": "yarn-tuned"}
 SHARED_BY_NONE = [
     EXPECTED | {"than": [other], "weight": weight} for weight, other in enumerate(("pi", "none"))
 ]
+TWO = ["toy_llama", "smollm2_135m"]
 FEW: list[Any] = ["none", "pi", {"name": "yarn", "tuned": True}]
 PASSKEY = {"name": "passkey", "profile": "tiny", "lengths": [128, 256]}
 
@@ -212,6 +213,18 @@ APART = [
         (expecting(among=["pi-tuned"]), ["expects[0].among: got pi-tuned"]),
         (expecting(weight=0.5), ["expects: got 1 weights", "the sum 0.5"]),
         ({"expects": SHARED_BY_NONE}, ["expects: got the weight 0 for the first tested entry"]),
+        (
+            {
+                "expects": [
+                    {**one, "base_model": base}
+                    for base, one in zip(TWO, SHARED_BY_NONE[::-1], strict=True)
+                ],
+                "base_models": TWO,
+            },
+            ["got the weight 0 for the first tested entry of smollm2_135m"],
+        ),
+        (expecting(than=["pi", "pi"]), ["expects[0].than: got pi, pi; expected each once"]),
+        (expecting(lengths=[128, 128]), ["expects[0].lengths: got 128, 128"]),
         ({"expects": [EXPECTED, EXPECTED]}, ["expects[1]: got the comparison", "expects[0] names"]),
         (expecting(base_model="llama"), ["expects[0].base_model: got", "write 'toy_llama'"]),
         (expecting(worse="pi"), ["expects[0].better: got `better` and `worse`"]),
