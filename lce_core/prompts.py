@@ -122,8 +122,8 @@ def checked_prompts(store: Store, step: Step, execution: Execution) -> dict[str,
         return None
     benchmark, base_model = spec.benchmark, spec.base_model
     folder = execution.model_folders.get(step.axes.get("base_model", base_model.known_as))
-    held_out = None
-    if benchmark.excerpt_tokens(base_model, spec.task, spec.eval_length):
+    held_out, reads = None, benchmark.reads_held_out(spec.task)
+    if reads or benchmark.excerpt_tokens(base_model, spec.task, spec.eval_length):
         held_out = _held_out(store, step.parents["held_out"])
     place = (spec.task, spec.eval_length, spec.seed)
     request = _request(store, base_model, folder, held_out, place, execution.data_folders)

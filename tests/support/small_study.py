@@ -45,10 +45,12 @@ class Small:
         self.store, self.data = Store(home), data
         self.execution = Execution(home=home, model_folders=models, data_folders=data)
 
-    def run(self) -> None:
+    def run(self, *kinds: str) -> None:
+        """Compute the steps of these kinds, or all."""
         self.store.prepare()
         runner = Runner(self.store, self.execution, lambda event: None)
         states = inspect(self.plan, self.store, {**self.data})
         for unit in units_to_do(self.plan, states):
             for step in unit.steps:
-                runner.ensure(step)
+                if not kinds or step.kind in kinds:
+                    runner.ensure(step)

@@ -113,6 +113,18 @@ def test_a_benchmark_whose_answer_has_no_neighbourhood_has_one_control():
     assert {"no_context"} == {"no_context", "local_context"} & {*values(found)}
 
 
+def test_prompts_around_held_out_text_are_built_before_a_run(tmp_path):
+    (tmp_path / "text").mkdir()
+    data = {"text": written_text(tmp_path / "text")}
+    model = save("llama", tmp_path / "model", max_position_embeddings=512)
+    asked = {"name": "ruler", "haystack": "held_out", "tasks": ["niah_single_2"], "num_samples": 2}
+    small = Small(model, data, tmp_path / "home", benchmarks=[{**asked, "lengths": [512]}],
+                  methods=["none"])  # fmt: skip
+    small.run("held_out")
+    (row,) = checked_prompts(Inspection(small.plan, {}, small.store, small.execution))
+    assert row.get("num_prompts") == 2, row
+
+
 @pytest.mark.slow
 def test_a_study_prices_its_controls_and_its_catalog_shows_them(tmp_path):
     (tmp_path / "text").mkdir()
