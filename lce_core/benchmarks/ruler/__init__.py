@@ -193,7 +193,7 @@ class Ruler(Sampled):
             return VariableTracking(request, draw, v1=v1), count, draw
         if name == "cwe":
             return CommonWords(request.cell_length, request.seed, v1=v1), count, draw
-        return FrequentWords(length), count, draw
+        return FrequentWords(length, request.cell_length), count, draw
 
 
 def reads_running_text(task: str) -> bool:

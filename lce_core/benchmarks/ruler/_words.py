@@ -75,8 +75,8 @@ class FrequentWords:
 
     new_tokens = 50
 
-    def __init__(self, eval_length: int) -> None:
-        self._vocabulary = max(5, eval_length // 50)
+    def __init__(self, eval_length: int, cell_length: int) -> None:
+        self._vocabulary = max(5, cell_length // 50)
         self.sizes = range(SMALLEST, SMALLEST + eval_length)
         step, first = max(1, eval_length // 32), eval_length // WORD_LETTERS
         self.units = Units(step, first, 0, "smaller", least=SMALLEST)

@@ -19,7 +19,7 @@ from lce_core.benchmarks.ruler._documents import Collection
 from lce_core.benchmarks.ruler._drafts import Draft, Draw, percent
 from lce_core.benchmarks.ruler._niah import NEEDLE, ONE, SEVERAL, among_lines
 from lce_core.benchmarks.ruler._vocabulary import draw_item
-from lce_core.errors import DataError
+from lce_core.errors import DataError, UnavailableError
 
 _SEVERAL = SEVERAL.replace("memorize it", "memorize them")
 DIGITS = 10
@@ -226,6 +226,11 @@ class NumberedQuestions:
     ) -> None:
         self._task, self._asked, self._others = task, asked, others
         least = NUM_SHOTS if task.kind == "solve" else 1
+        if len(others) < least:
+            raise UnavailableError(
+                "data set 'mmlu_all'", f"{len(others)} rows of auxiliary_train",
+                f"at least {least} for a prompt", "get the whole data set",
+            )  # fmt: skip
         self.sizes = range(least, max(least, min(len(others), eval_length)) + 1)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,9 @@ from lce_core.benchmarks import CellData
 from lce_core.benchmarks.ruler._documents import HOTPOT
 from lce_core.benchmarks.ruler_v2 import NEW_TOKENS, letter, match
 from lce_core.benchmarks.ruler_v2._tasks import COPYING as QUESTIONS
-from lce_core.benchmarks.ruler_v2._tasks import MMLU, read_mmlu
+from lce_core.benchmarks.ruler_v2._tasks import MMLU, NumberedQuestions, read_mmlu
 from lce_core.contracts.benchmark_cases import words_tokenizer
-from lce_core.errors import DataError
+from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import TOY, benchmark, request
 from tests.support.data.fixture_data import fixture_folders
 
@@ -162,6 +163,11 @@ def test_the_data_set_counts_its_questions_and_refuses_fewer(tmp_path):
     assert asked.data_samples(CellData(TOY, "qa_hard", 4096, data)) == declared < 7405
     assert asked.data_samples(CellData(TOY, "qa_hard", 4096, {})) == 7405
     assert asked.data_samples(CellData(TOY, "mv_niah_basic", 4096, {})) is None
+    few: list[Any] = [{}] * 3
+    with pytest.raises(
+        UnavailableError, match="got 3 rows of auxiliary_train; expected at least 5"
+    ):
+        NumberedQuestions(QUESTIONS["mk_niah_hard"], few, few, 4096)
     (data["mmlu_all"] / "subset.json").unlink()
     with pytest.raises(DataError, match="all 14,042 rows"):
         read_mmlu(data, "test")

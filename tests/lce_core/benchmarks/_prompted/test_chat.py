@@ -91,6 +91,7 @@ def test_a_chat_adds_its_template_to_the_prompts_of_a_shorter_length(name, tmp_p
     [
         ("passkey", {"num_samples": 2}),
         ("ruler", {"tasks": ["niah_multikey_2"], "num_samples": 2}),
+        ("ruler", {"tasks": ["fwe"], "num_samples": 2}),
         ("multi_key", {"num_contexts": 1}),
         ("babilong", {"num_stories": 2, "max_facts": 8}),
     ],
