@@ -196,8 +196,7 @@ def critical_pairs(geometry: RopeGeometry) -> range:
     last = geometry.num_pairs - 1
 
     def with_periods(number: int) -> int:
-        ratio = geometry.trained_context / (2 * math.pi * number)
-        pair = math.ceil(geometry.num_pairs * math.log(ratio) / math.log(geometry.theta))
+        pair = math.ceil(geometry.pair_with(number))
         return min(max(pair, min(1, last)), last)
 
     return range(with_periods(_PERIODS), with_periods(1) + 1)

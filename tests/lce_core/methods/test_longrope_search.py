@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.methods.longrope.search import FactorSearch, critical_pairs
-from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.rope import ContextLengths, RopeGeometry, Scaling
 from lce_core.runners import Runner
 from lce_core.study.step_kinds import SearchSpec, step_cost
 from tests.support.architectures import save
@@ -198,6 +199,13 @@ def test_critical_pairs_are_those_of_the_paper():
     assert (phi3_mini[-1], llama3_8b[-1]) == (31, 35)
     assert 25 in phi3_mini
     assert 30 in llama3_8b
+    # The pairs from 35 on of Llama-3.1 have an eighth of their frequency.
+    scaled = RopeGeometry(128, 128, 32, 8, 5e5, 131072)
+    multipliers = tuple(0.125 if pair > 34 else 1.0 for pair in range(64))
+    llama31 = replace(scaled, scaling=Scaling("llama3", multipliers))
+    turns = 131072 * llama31.inv_freq() / (2 * math.pi)
+    assert critical_pairs(llama31)[-1] == np.flatnonzero(turns < 1)[0] == 39
+    assert critical_pairs(scaled)[-1] == 49
 
 
 def test_a_population_without_room_for_each_critical_pair_is_refused():
