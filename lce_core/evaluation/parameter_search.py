@@ -25,6 +25,7 @@ from lce_core.methods import Method, Parameters, ParameterSearch, SearchResult
 from lce_core.models import KeyVocabulary
 from lce_core.progress import Report
 from lce_core.rope import ContextLengths
+from lce_core.store.odd_files import write_file
 
 TRIALS_FILE = "trials.jsonl"
 """File with one JSON object per trial, in order: its parameters and its loss."""
@@ -96,7 +97,7 @@ def search_parameters(
     stored = _read_trials(file)
     progress.mkdir(parents=True, exist_ok=True)
     # Rewritten, because the last line of an interrupted search may be incomplete.
-    file.write_text("".join(map(_line, stored)), encoding="utf-8")
+    write_file(file, "".join(map(_line, stored)).encode(), durable=True)
     done = 0
 
     def loss(parameters: Parameters) -> float:

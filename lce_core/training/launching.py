@@ -60,7 +60,7 @@ def launch(
         folder = Path(name)
         job = folder / "job.json"
         job.write_text(payload, encoding="utf-8")
-        with (folder / "stderr").open("w+", encoding="utf-8") as stderr:
+        with (folder / "stderr").open("w+", encoding="utf-8", errors="replace") as stderr:
             with _launcher(folder, machines, [module, str(job)], stderr) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
@@ -173,6 +173,7 @@ def _launcher(
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
+        errors="replace",
     )
     # If the launcher is killed, its workers keep stdout open, and reading stdout would block until
     # they end. This thread closes their stdin as soon as the launcher is gone, and they exit.

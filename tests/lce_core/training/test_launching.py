@@ -30,6 +30,8 @@ from tests.support.training_jobs import losses, silent, weights
 
 HANGS = '''"""The toy, whose second process stops in its third forward pass."""
 
+import os
+import sys
 import threading
 from itertools import count
 
@@ -50,6 +52,8 @@ class HangingLlama(ToyLlama):
 
         def hang(module, _):
             if isinstance(module, LlamaModel) and next(passes) == 3:
+                for stream in (sys.stdout, sys.stderr):  # a path, for example
+                    os.write(stream.fileno(), b"of\\xff\\n")
                 threading.Event().wait()
 
         register_module_forward_pre_hook(hang)
