@@ -215,10 +215,10 @@ def _(place: Place) -> None:
     write_lock(file, here(place), None)
 
 
-@provokes(SpecError, "--prompt-gb: got inf")
+@provokes(SpecError, "--prompt-gb: got 1e+300")  # finite in gigabytes, infinite in bytes
 def _(place: Place) -> None:
     Store(place.folder).prepare()
-    clean(place.folder, dry_run=True, locks=[], prompt_gigabytes=float("inf"))
+    clean(place.folder, dry_run=True, locks=[], prompt_gigabytes=1e300)
 
 
 @provokes(SpecError, "study smoke: got 12")
