@@ -73,7 +73,7 @@ def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
         return study, execution
     folders: dict[str, list[str]] = {"--plugins": [], DATA_FOLDER: [], "--model-folder": []}
     for option, value in zip(options[::2], options[1::2], strict=False):
-        folder = Path(value.partition("=")[2] or value)
+        folder = Path(value if option == "--plugins" else value.partition("=")[2])
         if option in folders and (is_address(folder) or folder.exists()):
             folders[option].append(value)
     found = {

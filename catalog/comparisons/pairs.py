@@ -223,6 +223,8 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
     apart = known.apart(one, other)
     up = 1 if cell.higher_is_better else -1
     num_runs = len(set(zip(known.runs[one], known.runs[other], strict=True)))
+    # Seeds that share the results of both methods have the same prompts: count these once.
+    results = {(row[one].name, row[other].name): part for part, row in enumerate(known.cells)}
     row = {
         **same,
         **fields_of(cell, *_OWN),
@@ -241,7 +243,7 @@ def _compared(known: AlignedScores, same: Row, one: int, other: int) -> Compared
         ),
         "explained_by": ", ".join(known.explained_by(one, other)) or None,
         "num_clusters": contrast.num_clusters,
-        "num_samples": len(known.scores) * num_runs // len(seeds),
+        "num_samples": int(np.isin(known.parts, [*results.values()]).sum()),
         "num_seeds": num_runs,
         "num_better": int((up * apart > 0).sum()),
         "num_worse": int((up * apart < 0).sum()),

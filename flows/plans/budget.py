@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from flows.plans.pricing import GPU_HOURS_OF, Price, Prices, device_here, prices_of
+from flows.plans.pricing import GPU_HOURS_OF, Price, Prices, device_here, prices_of, slots_here
 from flows.terminal import wrapped
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -55,12 +55,11 @@ class Budget:
         return f"{self.hours:g}{self.unit}"
 
     def hours_of(
-        self, steps: Sequence[Step], prices: Prices, execution: Execution
+        self, steps: Sequence[Step], prices: Prices, processes: int, slots: int
     ) -> dict[str, float]:
         """Return the price of each step in hours of this unit, by fingerprint."""
         if self.unit == "h":
-            slots = execution.slots
-            predicted = prices.predicted(steps, execution.training_processes)
+            predicted = prices.predicted(steps, processes)
             return {name: p.seconds * p.slots / slots / 3600 for name, p in predicted.items()}
         return {step.fingerprint: prices.of(step).seconds / 3600 for step in steps}
 
@@ -154,6 +153,7 @@ def within_budget(
     if budget.unit == "gpuh" and device not in DEVICE_TYPES:
         device = GPU_HOURS_OF
     prices = prices_of(plan, states, execution, device)
+    slots = slots_here(execution, device)
     taken: list[Block] = []
     left_out: list[Block] = []
     chosen: list[PlannedCell] = []
@@ -165,7 +165,8 @@ def within_budget(
         part = plan.with_cells(block.cells)
         needed = needed_steps(part, states)
         steps = [step for name, step in part.steps.items() if name in needed]
-        costs = budget.hours_of(steps, prices.alone(part), execution)
+        alone = prices.alone(part)
+        costs = budget.hours_of(steps, alone, execution.training_processes, slots)
         hours = sum(one for fingerprint, one in costs.items() if fingerprint not in paid)
         if not costs:
             chosen += block.cells

@@ -23,11 +23,11 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
             "the folder of a store",
             "set LCE_HOME to the folder in which a study ran",
         )
-    if not math.isfinite(prompt_gigabytes):
+    if not math.isfinite(prompt_gigabytes * GIGABYTE):
         raise SpecError(
             "--prompt-gb",
             f"{prompt_gigabytes}",
-            "a finite number of gigabytes",
+            "a number of gigabytes below 1e+299",
             "write a number, such as 2",
         )
     store, most = Store(home), int(prompt_gigabytes * GIGABYTE)

@@ -74,9 +74,9 @@ def pack_study(
     This saves the plan, which registers its hypothesis and expectations. `has` names packages that
     the other machine has, besides torch, transformers and accelerate.
     """
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SpecError(
-            f"--out {out}", "a folder with files", "a new or empty folder", "name another"
+            f"--out {out}", "a file or a folder with files", "a new or empty folder", "name another"
         )
     size = _bytes(parcel)
     if not re.fullmatch(r"3\.\d+", python):

@@ -10,6 +10,7 @@ Members below `logs/` are ignored. A parcel may come from an untrusted machine o
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import re
@@ -91,6 +92,10 @@ class Parcel:
                     written = place.open("xb")
                 except (FileExistsError, NotADirectoryError):
                     raise _refusal(self.path, f"{name!r}, whose path occurs twice") from None
+                except OSError as error:
+                    if error.errno != errno.ENAMETOOLONG:
+                        raise
+                    raise _refusal(self.path, f"{name!r}, too long a path for this disk") from None
                 content = tar.extractfile(member)
                 assert content is not None, "regular files have content"
                 with written:

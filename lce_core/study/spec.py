@@ -42,6 +42,8 @@ MAX_LABEL = 64
 MAX_SEEDS = 1000
 MIN_LOOK = 2
 """One seed does not show the variance between seeds."""
+MIN_LOOK_PERCENT = 1
+"""Share of all seeds in the first look. Its level is then 1.5e-85; at 0.25 % it underflows to 0."""
 MAX_CELLS = 250_000
 """Planning 248,400 cells takes 172 s and 1.3 GB of memory on two busy cores."""
 
@@ -558,6 +560,9 @@ class StudySpec(BaseModel):
                 one.predicts for one in self.expects
             ),
             f"{looks[0]}, too few seeds for a test": looks[0] < MIN_LOOK,
+            f"{looks[0]} of {number} seeds as the first look": (
+                100 * looks[0] < MIN_LOOK_PERCENT * number
+            ),
             "numbers that do not increase": any(after <= before for before, after in steps),
             f"a look after the end: {looks[-1]} of {number} seeds": looks[-1] > number,
             f"{looks[-1]} as the last look at {number} seeds": looks[-1] < number,
@@ -566,8 +571,9 @@ class StudySpec(BaseModel):
             raise SpecError(
                 "looks",
                 problem,
-                f"increasing numbers of seeds from {MIN_LOOK} to all {number} seeds, and `expects`"
-                " with the comparisons that each look tests",
+                f"increasing numbers of seeds, from at least {MIN_LOOK} and {MIN_LOOK_PERCENT} % of"
+                f" the seeds to all {number} seeds, and `expects` with the comparisons that each"
+                " look tests",
                 f"write, for example, `looks: {example}` with at least {example[-1]} seeds, add"
                 " `expects`, or remove `looks`",
             )

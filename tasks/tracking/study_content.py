@@ -178,7 +178,11 @@ def _method_content(
     """
     first = next(iter(planned.values()))[0]
     row, key = variant_name(first["method"], first["frozen"]), _key_of(plan, first)
-    scored = {cell["benchmark"] for cells in planned.values() for cell in cells} | {"summary"}
+    results: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for number, cells in planned.items():
+        for cell in cells:
+            for name in (cell["benchmark"], at_target_name(cell["benchmark"])):
+                results[name][number].add(cell["fingerprint"])
     groups: dict[tuple[str, int], list[MetricPoint]] = defaultdict(list)
     for seed in seeds:
         for metric in seed.metrics:
@@ -190,9 +194,12 @@ def _method_content(
         values = [metric.value for metric in group]
         mean = math.fsum(values) / len(values)
         metrics.append(MetricPoint(name, mean, when, step))
-        if name.partition("/")[0] not in scored:
+        scored = results.get(name) or results.get(name.partition("/")[0])
+        if scored is None:
             continue
-        half = _half_width(values)
+        # Seeds with the same cells share one result: count it as one run, as the catalog does.
+        runs = {frozenset(ids): value for ids, value in zip(scored.values(), values, strict=True)}
+        half = _half_width([*runs.values()])
         low, high = ("", "") if half is None else (mean - half, mean + half)
         lines.append(f'"{name}",{step},{mean},{low},{high},{len(values)}\n')
         if half is not None:
@@ -224,7 +231,7 @@ def _shared(seeds: Sequence[RunContent]) -> Iterator[tuple[str, str]]:
 
 
 def _half_width(values: Sequence[float]) -> float | None:
-    """Return the half width of the mean's 95 % interval over seeds; None with one seed."""
+    """Return the half width of the mean's 95 % interval over seeds; None with one value."""
     if len(values) == 1:
         return None
     from lce_core.statistics.clustered import mean_over_seeds  # loads scipy, which takes a second

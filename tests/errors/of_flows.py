@@ -27,6 +27,7 @@ from flows.servers.ports import require_free
 from flows.settings import make_execution, named_folders, study_path
 from lce.commands.keeping import verify
 from lce.keeping.cleaning import clean
+from lce.keeping.packing import pack_study
 from lce.keeping.verifying import verify_study
 from lce.plugins.authoring import check_plugins, new_plugin, require_assertions
 from lce.rope.inspection import inspect_method
@@ -215,10 +216,16 @@ def _(place: Place) -> None:
     write_lock(file, here(place), None)
 
 
-@provokes(SpecError, "--prompt-gb: got inf")
+@provokes(SpecError, "--prompt-gb: got 1e+300")  # finite in gigabytes, infinite in bytes
 def _(place: Place) -> None:
     Store(place.folder).prepare()
-    clean(place.folder, dry_run=True, locks=[], prompt_gigabytes=float("inf"))
+    clean(place.folder, dry_run=True, locks=[], prompt_gigabytes=1e300)
+
+
+@provokes(SpecError, "--out")
+def _(place: Place) -> None:
+    file = write(place, "taken", "") / "taken"
+    pack_study("smoke", here(place), file, parcel="60MB", python="3.12", has=())
 
 
 @provokes(SpecError, "study smoke: got 12")

@@ -71,12 +71,16 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(tmp_path, 
     (text / "code" / "a.txt").write_text("A rose is a rose.\n" * 50, encoding="utf-8")
     corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
     file.write_text(yaml.safe_dump({**SMOKE, "study": "own", "corpus": corpus}), encoding="utf-8")
-    run = execution.model_copy(update={"data_folders": {"text": text}})
+    plugins = tmp_path / "run=3"
+    plugins.mkdir()
+    folders = {"data_folders": {"text": text}, "plugin_folders": (plugins,)}
+    run = execution.model_copy(update=folders)
     expected = [cell.step and cell.step.id for cell in compile_request(str(file), run).plan.cells]
     assert any(expected)
     assert as_last_run(str(file), execution) == (str(file), execution)
     preflight([str(file)], run, RunOptions())
     for study in (str(file), "own"):
+        assert as_last_run(study, execution) == (str(file), run)
         found = compile_request(*as_last_run(study, execution)).plan
         assert [cell.step and cell.step.id for cell in found.cells] == expected
     (work,) = preflight(["own"], execution, RunOptions())
@@ -92,6 +96,7 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(tmp_path, 
     other = execution.model_copy(update={"data_folders": {"text": tmp_path}})
     assert as_last_run("own", other) == (str(file), other)  # folders that the user names
     shutil.rmtree(text)
+    shutil.rmtree(plugins)
     assert as_last_run("own", execution) == (str(file), execution)  # folders that exist no more
 
 

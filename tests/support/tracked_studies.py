@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from lce_core.benchmarks import BENCHMARKS
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.steps import Step
 from tests.support.free_steps import free_step, planned_cell, planned_training
@@ -69,8 +70,10 @@ def plan_study(
                 if run:
                     store.ensure(parent, compute, {})
             for benchmark in benchmarks:
+                # Seeds share the cells of a frozen method if the benchmark draws no prompts.
+                drawn = seed if tuned or BENCHMARKS.load(benchmark).seeded else seeds[0]
                 for length in LENGTHS:
-                    step = cell(method, seed, benchmark, length, parent)
+                    step = cell(method, drawn, benchmark, length, parent)
                     cells.append(step)
                     axes = {"method": method, "frozen": not tuned, "seed": seed}
                     plan_cells.append(planned(step, benchmark, length, axes, parent))

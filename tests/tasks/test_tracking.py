@@ -110,7 +110,7 @@ def points(store: Store, run: Any, key: str) -> list[tuple[int, float]]:
 
 
 def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_below(store):
-    plan_study(store, seeds=(0, 1, 5))
+    plan_study(store, benchmarks=("passkey", "perplexity"), seeds=(0, 1, 5))
     project(store, "small")
     found = runs(store)
     rows = ("small/toy_llama/none", "small/toy_llama/yarn-tuned")
@@ -136,6 +136,13 @@ def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_bel
     assert float(row["low"]) == pytest.approx(2128 - 6572.411, abs=1e-3)
     assert float(row["high"]) == pytest.approx(2128 + 6572.411, abs=1e-3)
     assert row["seeds"] == "3"
+    # Seeds that share a result, as those of frozen weights on one text do, are one run.
+    frozen = found["small/toy_llama/none"].data.metrics
+    assert frozen["perplexity/single"] == frozen["summary/perplexity_at_target"] == 512
+    shown = {name for name in frozen if name.startswith("seed_interval/")}
+    passkey = ("passkey/single", "passkey/single.overlap", "summary/passkey_at_target")
+    assert shown == {f"seed_interval/{name}" for name in passkey}
+    assert "seed_interval/perplexity/single" in method.data.metrics
 
 
 def test_there_is_a_mean_only_where_every_planned_seed_has_a_value(projected):

@@ -13,6 +13,7 @@ from flows.plans.pricing import prices_of
 from flows.settings import STUDIES, make_execution
 from lce.views.planning import Inspection, inspect_study
 from lce_core.errors import SpecError
+from tasks.machines import Machines
 from tests.support.free_steps import write_file
 
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
@@ -123,6 +124,20 @@ def test_hours_on_the_clock_are_shared_by_slots(found):
     trained = within_budget(found.plan, found.states, execution, "1000h", "h100")
     alone = within_budget(found.plan, found.states, found.execution, "1000h", "h100")
     assert trained.hours == pytest.approx(alone.hours, rel=1e-6)
+
+
+def test_hours_on_the_clock_are_of_the_slots_that_the_plan_shows(found, monkeypatch):
+    def hours(unit: str, **options: Any) -> float:
+        how = make_execution({"home": found.execution.home, **options})
+        return within_budget(found.plan, found.states, how, f"1000{unit}", "h100").hours
+
+    # This machine's cores are no H100s: the plan assumes one, unless the user names a number.
+    assert hours("h") == pytest.approx(hours("gpuh"), rel=1e-6)
+    here = Machines(gpus=(8,), cpus=8, gpu_name="NVIDIA H100")
+    monkeypatch.setattr("flows.plans.pricing.machines_for", lambda _: here)
+    # The only slot of this run has eight GPUs.
+    eight = hours("h", slots=1, processes=8)
+    assert eight == pytest.approx(hours("gpuh", slots=1, processes=8) / 8, rel=1e-6)
 
 
 def test_what_waits_for_data_is_in_no_block_and_said(tmp_path):

@@ -126,6 +126,7 @@ EDITS: dict[str, tuple[Callable[[Members], Members], int, str]] = {
     "an absolute path": (lambda f: {**f, "/tmp/lce-x": b""}, 1, "a path outside"),
     "an attempt": (lambda f: {**f, "artifacts/cell/.attempt-0123456789ab/x": b""}, 1, "outside"),
     "a file as folder": (lambda f: {**f, f"{CELL}/x": b"", f"{CELL}/x/y": b""}, 1, "twice"),
+    "a long name": (lambda f: {**f, CELL.replace("x", 300 * "x") + "/x": b""}, 1, "too long"),
     "a link": (lambda f: {**f, f"{CELL}/link": b""}, 1, "not a regular file"),
 }  # fmt: skip
 

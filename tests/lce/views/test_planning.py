@@ -200,6 +200,11 @@ def test_what_a_study_needs_follows_from_its_steps_and_the_execution_file(
     assert needs["checkpoint_bytes"] == pytest.approx(4 * weights, rel=0.01)
     assert needs["resume_bytes"] == pytest.approx(2 * 12 * weights, rel=0.01)
     assert 0 < needs["disk_bytes"] - needs["checkpoint_bytes"] - needs["resume_bytes"] < 1e9
+    # Processes share the GPUs of one run; on CPUs, each of two runs has both processes.
+    study.write_text(yaml.safe_dump({**LLAMA, "seeds": [0, 1]}), encoding="utf-8")
+    two = inspect_study(str(study), how.model_copy(update={"processes": 2, "slots": 2}))
+    resume_bytes = [as_json(two, device)["needs"]["resume_bytes"] for device in ("h100", "cpu")]
+    assert resume_bytes == [needs["resume_bytes"], 2 * needs["resume_bytes"]]
     assert needs["downloads"] == {"llama2_7b": pytest.approx(2 * weights, rel=0.01)}
     assert needs["lost_training_seconds"] == pytest.approx(3600 * training / 8)
     longest = max(cell["hours"] for cell in told["cells"])

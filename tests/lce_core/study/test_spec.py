@@ -236,6 +236,10 @@ APART = [
         ),
         ({"looks": [2, 3]}, ["looks in a study whose `expects` compares no methods"]),
         ({**expecting(), "looks": [1, 3]}, ["1, too few seeds for a test"]),
+        (
+            {**expecting(), "seeds": [*range(201)], "looks": [2, 201]},
+            ["2 of 201 seeds as the first look", "at least 2 and 1 % of the seeds"],
+        ),
         ({**expecting(), "looks": [3, 3]}, ["numbers that do not increase"]),
         ({**expecting(), "looks": [2, 4]}, ["a look after the end: 4 of 3 seeds"]),
         ({**expecting(), "looks": [2]}, ["2 as the last look at 3 seeds"]),
