@@ -324,11 +324,13 @@ def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
             ("expectation withdrawn", before, after),
             ("expectation added", after, before),
         ):
-            kept = {key_of(one): one["text"] for one in _of_entries(new)}
+            kept = {key_of(one) for one in _of_entries(new)}
+            texts = {one["text"] for one in _of_entries(new)}
             changes = (
                 # If comparisons with the same text are kept, the length says which one is meant.
-                f"{words}: {one['text']}"
-                + (f" at {one['eval_length']:,} tokens" if one["text"] in kept.values() else "")
+                words
+                + (f" at {one['eval_length']:,} tokens" if one["text"] in texts else "")
+                + f": {one['text']}"
                 for one in _of_entries(old)
                 if key_of(one) not in kept
             )

@@ -127,7 +127,7 @@ def test_changes_after_a_result_are_named_and_those_before_are_not(tmp_path):
     register(tmp_path, PLAN | {"expects": [COMPARISON], "design": design}, {})
     register(tmp_path, PLAN | {"expects": [COMPARISON], "design": design}, {"a"})
     register(tmp_path, PLAN | {"expects": [], "design": changed}, {"a", "b"})
-    # Words and place do not count, and a length in the words would be that of the author's `says`.
+    # The place in `expects` and the weight are no part of a comparison, but its length is.
     longer = [COMPARISON, COMPARISON | {"eval_length": 4096}]
     moved = [{**longer[1], "entry": 1, "weight": 1.0}, COMPARISON | {"entry": None}]
     for expects in (longer, moved):
@@ -139,5 +139,5 @@ def test_changes_after_a_result_are_named_and_those_before_are_not(tmp_path):
         (2, "method pi added"),
         (2, "seed 2 dropped"),
         (2, "expectation added: YaRN is better."),
-        (2, "expectation withdrawn: YaRN is better. at 512 tokens"),
+        (2, "expectation withdrawn at 512 tokens: YaRN is better."),
     ]
