@@ -252,9 +252,11 @@ def needs_of(found: Inspection, prices: Prices) -> Needs:
     missing = list(_models_to_download(plan, steps, execution))
     predicted = prices.predicted(steps, execution.training_processes)
     slots = slots_here(execution, prices.speed.device)
-    at_once = execution.training_slots or execution.slots  # a run takes one slot of a CPU
-    if prices.speed.device != "cpu":
-        at_once = execution.training_slots or max(1, slots // execution.training_processes)
+    # A training run takes one slot of a CPU, and a GPU for each of its processes.
+    most = (
+        execution.slots if prices.speed.device == "cpu" else slots // execution.training_processes
+    )
+    at_once = execution.training_slots or max(1, most)
     checkpoints = sum(spec.checkpoint_bytes for spec in trainings)
     points = sum(sorted((spec.resume_bytes for spec in trainings), reverse=True)[:at_once])
     others = len(cells) * _CELL_BYTES
