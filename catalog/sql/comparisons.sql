@@ -239,8 +239,8 @@ ORDER BY study, version;
 COMMENT ON VIEW registrations IS
     'Versions of a study''s hypothesis and expectations (`expects`). A run registers each new version before it computes anything.';
 
--- What an expectation says, without its words and its place in the order. A comparison that every
--- study makes is none that an entry of `expects` makes.
+-- What an expectation says, without its words and its place in the order. An entry of `expects` and
+-- a comparison that every study makes are two, also if both say the same.
 CREATE MACRO compared.identity(e) AS row(
     e.study, e.base_model, e.benchmark, e.eval_length, e.metric, e.method, e.frozen, e.other_method,
     e.other_frozen, e.expected, e.margin, e.among, e.entry IS NULL

@@ -264,7 +264,10 @@ def comparisons(
 
 
 def check_weights(expects: Sequence[Expectation], base_models: Sequence[str]) -> None:
-    """Refuse weights unless all entries have one, they add up to 1, and each model has a first."""
+    """Refuse weights unless all entries have one and their sum is 1.
+
+    The first entry about each base model needs a positive one.
+    """
     tested = [one for one in expects if not one.predicts]
     weights = [one.weight for one in tested if one.weight is not None]
     without = next((n for n, one in enumerate(expects) if one.predicts and one.weight), None)

@@ -112,7 +112,7 @@ def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
         assert found == whole
         withdrawn = ask(path, "SELECT text FROM expectations WHERE withdrawn_after = 1620")
         assert withdrawn == [{"text": "yarn beats ntk_aware"}]
-    # That the comparisons which every study makes have the same one now changes nothing.
+    # It also stays if a comparison that every study makes says the same from then on.
     strict = entry(0, "yarn", "ntk_aware", expected="not worse", margin=0.001, text="strict")
     default, rest = strict | {"entry": None, "text": "default"}, entry(1, "pi", "none")
     first = outcomes(written(tmp_path / "first.duckdb", texts(GAINS), expects=[strict, rest]))
@@ -121,7 +121,7 @@ def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
         registered=registrations((0, [strict, rest]), (1620, [entry(0, "pi", "none"), default])),
     )  # fmt: skip
     assert {text: one for text, one in outcomes(path).items() if text != "default"} == first
-    # Nor does it become the first entry when an author names it after the results.
+    # Such a comparison does not become the first entry when an author names it after the results.
     path = written(
         tmp_path / "late.duckdb", texts(GAINS), expects=[strict, rest],
         registered=registrations((0, [default, rest | {"entry": 0}]), (1620, [strict, rest])),

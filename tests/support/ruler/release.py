@@ -24,7 +24,7 @@ _PIECE = re.compile(r" ?(?:[a-z]{1,6}|[A-Z][a-z]{1,5}|[A-Z]{1,2})|[^A-Za-z]")
 
 
 class _Numbers(dict[str, int]):
-    """A text's number, from now on the next one."""
+    """Numbers of texts; a new text gets the next number."""
 
     def __missing__(self, text: str) -> int:
         return self.setdefault(text, len(self))
